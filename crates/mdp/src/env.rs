@@ -1,0 +1,55 @@
+//! The surface between an agent and a problem: small, object-safe, without type parameters.
+//!
+//! An environment says what it is ([`EnvSpec`]) and moves (`reset`, `step`). It owns no randomness: the caller hands
+//! it the stream to draw from, so that a run is a function of its seed.
+
+use bqrl_math::rng::Rng;
+
+use crate::trajectory::{End, Observation};
+
+/// The kind of observation that an environment gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObservationSpace {
+    /// `Observation::Index` below this number.
+    Discrete(usize),
+    /// `Observation::Dense` of this shape.
+    Dense(Vec<usize>),
+}
+
+/// What an agent may know of a problem. The true model is not among it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvSpec {
+    /// The problem's name, for messages and run directories.
+    pub name: String,
+    /// What observations look like.
+    pub observations: ObservationSpace,
+    /// Number of actions; every action may be tried everywhere.
+    pub n_actions: usize,
+    /// The longest an episode can be.
+    pub horizon: usize,
+    /// True when the horizon is part of the task (d = 1 there), false when it is a mere cut-off.
+    pub horizon_is_task: bool,
+    /// Bounds of one step's reward, where they are known.
+    pub reward_bounds: Option<(f64, f64)>,
+}
+
+/// One step's result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What is seen now; after the last step, the final state.
+    pub observation: Observation,
+    /// The reward of this step.
+    pub reward: f64,
+    /// Whether the episode is over.
+    pub end: End,
+}
+
+/// A problem that can be played.
+pub trait Env {
+    /// What an agent may know.
+    fn spec(&self) -> &EnvSpec;
+    /// Starts an episode.
+    fn reset(&mut self, rng: &mut Rng) -> Observation;
+    /// Takes an action; the caller resets after a step that ended the episode.
+    fn step(&mut self, action: usize, rng: &mut Rng) -> Step;
+}

@@ -1,0 +1,17 @@
+//! Problems and their exact answers.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`trajectory`] | x = (h, s, c), how episodes end |
+//! | [`env`](mod@env) | the surface between an agent and a problem |
+//! | [`model`] | the table P_h, r_h that is both sampled and integrated |
+//! | [`evaluate`] | the exact law of R^π for any policy |
+//! | [`plan`] | exact planners with certificates |
+//! | [`returns`] | the set of possible returns, and what to do when it is too large |
+
+pub mod env;
+pub mod evaluate;
+pub mod model;
+pub mod plan;
+pub mod returns;
+pub mod trajectory;

@@ -1,0 +1,355 @@
+//! The backward pass that every planner is made of: least expected cost over residual targets.
+//!
+//! ```text
+//! ℓ_H(s, y) = cost(y)                          0 for y ≤ 0, rising to 1
+//! ℓ_h(s, y) = min_a { A_h(s,a)/λ + Σ p(s'|s,a) ℓ_{h+1}(s', y − γ^h r) }
+//! ```
+//!
+//! With the step cost 1{y > 0} and λ = ∞ this is F_h(s, y) = min_π P(remaining return < y), for **every** target y at
+//! once. A finite λ prices the loss of mean (then Vmean − λℓ is max_π E[R] − λ P(R < g)), and the ramp
+//! clip(y/w, 0, 1) in place of the step gives the clipped utilities of the buffered quantile.
+//!
+//! ℓ rises with y from 0 to 1, so a row stores only the band in between: targets below it are safe, targets above it
+//! are lost. The band is cut where ℓ is within [`TRIM`] of 0 or 1, which is below the rounding error of the sums. A
+//! row is a contiguous array, an update is `acc[i] += p · later[i + shift]`, and nothing is reassociated: results
+//! are the same bits for any number of threads and any vector width.
+
+use rayon::prelude::*;
+
+use super::mean::MeanPlan;
+use crate::returns::{Compiled, Ladder, Step};
+
+/// Probabilities closer than this to 0 or 1 are taken for 0 or 1.
+const TRIM: f64 = 1e-15;
+/// Another action must be better by this much before it displaces the mean-optimal one.
+const TIE: f64 = 1e-14;
+/// Cells worked on at a time, so that they stay in the first-level cache.
+const TILE: usize = 512;
+/// A stage with less work than this many updates is not worth waking other threads for.
+const PARALLEL_WORK: usize = 1 << 19;
+
+/// The cost of ending with a residual target y > 0 unmet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cost {
+    /// 1{y > 0}.
+    Step,
+    /// clip(y / w, 0, 1).
+    Ramp(f64),
+}
+
+/// ℓ over rungs: 0 below `first`, `values`, then 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Row {
+    pub first: i64,
+    pub values: Vec<f64>,
+}
+
+impl Row {
+    pub fn end(&self) -> i64 {
+        self.first + self.values.len() as i64
+    }
+
+    pub fn at(&self, rung: i64) -> f64 {
+        match rung {
+            _ if rung < self.first => 0.0,
+            _ if rung >= self.end() => 1.0,
+            _ => self.values[(rung - self.first) as usize],
+        }
+    }
+}
+
+/// Actions over the rungs where they are not all the mean-optimal one; a byte each where 256 actions suffice.
+#[derive(Clone, Debug)]
+pub(crate) struct ActionRow {
+    first: i64,
+    cells: Cells,
+}
+
+#[derive(Clone, Debug)]
+enum Cells {
+    Narrow(Vec<u8>),
+    Wide(Vec<u16>),
+}
+
+impl Cells {
+    fn new(actions: &[f64], n_actions: usize) -> Self {
+        if n_actions <= 256 {
+            Cells::Narrow(actions.iter().map(|&a| a as u8).collect())
+        } else {
+            Cells::Wide(actions.iter().map(|&a| a as u16).collect())
+        }
+    }
+}
+
+impl ActionRow {
+    /// The action at a rung, or `None` for the mean-optimal one.
+    pub fn at(&self, rung: i64) -> Option<usize> {
+        let cell = usize::try_from(rung - self.first).ok()?;
+        match &self.cells {
+            Cells::Narrow(cells) => cells.get(cell).map(|&a| usize::from(a)),
+            Cells::Wide(cells) => cells.get(cell).map(|&a| usize::from(a)),
+        }
+    }
+}
+
+/// What a pass is asked for.
+pub(crate) struct Pass<'a> {
+    pub compiled: &'a Compiled,
+    pub mean: &'a MeanPlan,
+    pub ladder: &'a Ladder,
+    /// For a ladder of collected rewards, the target g that turns its values into residual targets g − c.
+    pub anchor: Option<f64>,
+    pub cost: Cost,
+    /// 1/λ; 0 ignores the mean but for ties.
+    pub mean_price: f64,
+    pub keep_policy: bool,
+    /// Told the number of stages done.
+    pub progress: &'a (dyn Fn(usize) + Sync),
+}
+
+/// What a pass found.
+pub(crate) struct Swept {
+    /// ℓ_0 of the start distribution.
+    pub root: Row,
+    /// Actions per stage and state, when asked for.
+    pub actions: Vec<Vec<Option<ActionRow>>>,
+    /// (transition × target) updates made.
+    pub updates: u64,
+}
+
+impl Pass<'_> {
+    pub fn run(&self) -> Swept {
+        let Compiled { n_states, horizon, .. } = *self.compiled;
+        let mut later: Vec<Row> = vec![self.final_row(horizon, false); n_states];
+        later.push(self.final_row(horizon, true));
+        let mut actions = Vec::new();
+        let mut updates = 0;
+        for stage in (0..horizon).rev() {
+            let alive = &self.compiled.alive[stage];
+            let width: usize = later.iter().map(|row| row.values.len()).sum::<usize>() / later.len() + 1;
+            let compute = |scratch: &mut Scratch, &state: &u32| self.row(stage, state as usize, &later, scratch);
+            let done: Vec<Computed> = if alive.len() * self.compiled.n_actions * width < PARALLEL_WORK {
+                let mut scratch = Scratch::default();
+                alive.iter().map(|state| compute(&mut scratch, state)).collect()
+            } else {
+                alive.par_iter().map_init(Scratch::default, compute).collect()
+            };
+            let mut rows = vec![Row::default(); n_states];
+            rows.push(self.final_row(stage, true));
+            let mut stage_actions = if self.keep_policy { vec![None; n_states] } else { Vec::new() };
+            for (&state, computed) in alive.iter().zip(done) {
+                updates += computed.updates;
+                rows[state as usize] = computed.row;
+                if self.keep_policy {
+                    stage_actions[state as usize] = computed.actions;
+                }
+            }
+            actions.push(stage_actions);
+            later = rows;
+            (self.progress)(horizon - stage);
+        }
+        actions.reverse();
+        Swept { root: self.root(&later), actions, updates }
+    }
+
+    /// The cost itself, on the rungs of a stage at which an episode ends.
+    fn final_row(&self, stage: usize, over: bool) -> Row {
+        let cost = |y: f64| match self.cost {
+            Cost::Step => f64::from(u8::from(y > self.compiled.tolerance)),
+            Cost::Ramp(w) => (y / w).clamp(0.0, 1.0),
+        };
+        let costs: Vec<f64> = match (self.ladder.quantum(), self.ladder.listed(stage)) {
+            // Rung 1 of a lattice is the first positive target; the ramp has reached 1 by w/quantum.
+            (Some(q), _) => {
+                let width = if let Cost::Ramp(w) = self.cost { (w / q).ceil() as usize } else { 0 };
+                return Row { first: 1, values: (1..=width).map(|y| cost(y as f64 * q)).collect() };
+            }
+            (None, Some((due, ended))) => {
+                let rungs = if over { ended } else { due };
+                match self.anchor {
+                    Some(target) => rungs.iter().map(|c| cost(target - c)).collect(),
+                    // Residual targets: each rung stands for the targets just above the rung before it.
+                    None => rungs.iter().map(|&y| cost(y)).chain([1.0]).collect(),
+                }
+            }
+            (None, None) => unreachable!("a ladder is a lattice or listed"),
+        };
+        trim(0, &costs)
+    }
+
+    /// ℓ_h(s, ·) and the actions that attain it.
+    fn row(&self, stage: usize, state: usize, later: &[Row], scratch: &mut Scratch) -> Computed {
+        let mut updates = 0;
+        let favourite = self.mean.action(stage, state);
+        self.lay_out(stage, state, favourite, later, scratch);
+        let Scratch { spans, plans, best, which, acc } = scratch;
+
+        // Below `low` some action is safe (the favourite itself, when its actions are to be kept); from `high` on all
+        // is lost.
+        let low = if self.keep_policy {
+            plans[0].low
+        } else {
+            plans.iter().map(|plan| plan.low).max().expect("an alive state has an action")
+        };
+        let high = plans.iter().map(|plan| plan.high).max().expect("an alive state has an action").max(low);
+        let width = (high - low) as usize;
+        best.clear();
+        best.resize(width, 1.0);
+        which.clear();
+        which.resize(if self.keep_policy { width } else { 0 }, favourite as f64);
+        acc.resize(TILE, 0.0);
+
+        for tile in (0..width).step_by(TILE) {
+            let tile_low = low + tile as i64;
+            for plan in &*plans {
+                let tile_high = (tile_low + TILE as i64).min(plan.high);
+                if tile_high <= tile_low || plan.price >= 1.0 {
+                    continue;
+                }
+                let n = (tile_high - tile_low) as usize;
+                let acc = &mut acc[..n];
+                acc.fill(plan.price);
+                for span in &spans[plan.spans.clone()] {
+                    span.add(acc, tile_low, self.ladder.step(stage, span.code), &later[span.next as usize]);
+                }
+                updates += (n * plan.spans.len()) as u64;
+                let best = &mut best[tile..tile + n];
+                if self.keep_policy {
+                    keep_smaller_with_action(best, &mut which[tile..tile + n], acc, plan.action as f64);
+                } else {
+                    keep_smaller(best, acc);
+                }
+            }
+        }
+        let actions = self.keep_policy.then(|| {
+            let other = |&action: &f64| action != favourite as f64;
+            let from = which.iter().position(other).unwrap_or(0);
+            let to = which.iter().rposition(other).map_or(0, |last| last + 1);
+            ActionRow { first: low + from as i64, cells: Cells::new(&which[from..to], self.compiled.n_actions) }
+        });
+        Computed { row: trim(low, best), actions, updates }
+    }
+
+    /// For every available action, the favourite first: its transitions, where each enters its band, and its price.
+    fn lay_out(&self, stage: usize, state: usize, favourite: usize, later: &[Row], scratch: &mut Scratch) {
+        scratch.spans.clear();
+        scratch.plans.clear();
+        let others = (0..self.compiled.n_actions).filter(|&a| a != favourite);
+        for action in std::iter::once(favourite).chain(others) {
+            let begin = scratch.spans.len();
+            let (mut low, mut high) = (i64::MAX, i64::MIN);
+            for t in self.compiled.transitions(stage, state, action) {
+                let (row, step) = (&later[t.next as usize], self.ladder.step(stage, t.code));
+                let (from, to) = (step.preimage(row.first), step.preimage(row.end()));
+                (low, high) = (low.min(from), high.max(to));
+                scratch.spans.push(Span { from, to, probability: t.probability, next: t.next, code: t.code });
+            }
+            let spans = begin..scratch.spans.len();
+            if spans.is_empty() {
+                continue;
+            }
+            let mut price = 0.0;
+            if self.mean_price > 0.0 && action != favourite {
+                price = self.mean_price * self.mean.loss(self.compiled, stage, state, action);
+                // Beyond the price of missing the target for sure, no action is bought.
+                low = if price > 0.0 { i64::MIN } else { low };
+            }
+            scratch.plans.push(ActionPlan { action, price, low, high, spans });
+        }
+    }
+
+    fn root(&self, rows: &[Row]) -> Row {
+        let starts: Vec<(&Row, f64)> = self.compiled.start.iter().map(|&(s, p)| (&rows[s], p)).collect();
+        let first = starts.iter().map(|(row, _)| row.first).min().unwrap_or(0);
+        let end = starts.iter().map(|(row, _)| row.end()).max().unwrap_or(0);
+        let mixed = |rung| starts.iter().map(|(row, p)| p * row.at(rung)).sum();
+        Row { first, values: (first..end).map(mixed).collect() }
+    }
+}
+
+struct Computed {
+    row: Row,
+    actions: Option<ActionRow>,
+    updates: u64,
+}
+
+/// One transition's part of a row: nothing below `from`, the later row's band, and its whole probability from `to` on.
+struct Span {
+    from: i64,
+    to: i64,
+    probability: f64,
+    next: u32,
+    code: u32,
+}
+
+impl Span {
+    fn add(&self, acc: &mut [f64], low: i64, step: &Step, later: &Row) {
+        let n = acc.len() as i64;
+        let from = (self.from - low).clamp(0, n) as usize;
+        let to = (self.to - low).clamp(from as i64, n) as usize;
+        let (band, lost) = acc[from..].split_at_mut(to - from);
+        if !band.is_empty() {
+            let begin = low + from as i64;
+            match step {
+                Step::Shift(by) => {
+                    let source = (begin + by - later.first) as usize;
+                    add_scaled(band, self.probability, &later.values[source..source + band.len()]);
+                }
+                Step::Table(table) => {
+                    let sources = &table[begin as usize..begin as usize + band.len()];
+                    for (cell, &source) in band.iter_mut().zip(sources) {
+                        *cell += self.probability * later.values[(i64::from(source) - later.first) as usize];
+                    }
+                }
+            }
+        }
+        for cell in lost {
+            *cell += self.probability;
+        }
+    }
+}
+
+struct ActionPlan {
+    action: usize,
+    price: f64,
+    low: i64,
+    high: i64,
+    spans: std::ops::Range<usize>,
+}
+
+#[derive(Default)]
+struct Scratch {
+    spans: Vec<Span>,
+    plans: Vec<ActionPlan>,
+    best: Vec<f64>,
+    which: Vec<f64>,
+    acc: Vec<f64>,
+}
+
+fn add_scaled(acc: &mut [f64], by: f64, values: &[f64]) {
+    for (cell, value) in acc.iter_mut().zip(values) {
+        *cell += by * value;
+    }
+}
+
+fn keep_smaller(best: &mut [f64], candidate: &[f64]) {
+    for (best, &value) in best.iter_mut().zip(candidate) {
+        *best = if value < *best { value } else { *best };
+    }
+}
+
+/// As [`keep_smaller`], noting the action; it travels as `f64` so that both selections stay in one vector register.
+fn keep_smaller_with_action(best: &mut [f64], which: &mut [f64], candidate: &[f64], action: f64) {
+    for ((best, which), &value) in best.iter_mut().zip(which).zip(candidate) {
+        let better = value < *best - TIE;
+        *which = if better { action } else { *which };
+        *best = if better { value } else { *best };
+    }
+}
+
+/// The band of a row of costs.
+fn trim(first: i64, costs: &[f64]) -> Row {
+    let from = costs.partition_point(|&cost| cost <= TRIM);
+    let to = costs.partition_point(|&cost| cost < 1.0 - TRIM).max(from);
+    Row { first: first + from as i64, values: costs[from..to].to_vec() }
+}

@@ -1,0 +1,54 @@
+//! What an agent sees of an episode (§3, Approximation I).
+//!
+//! ```text
+//! x = (h, s, c),   c = Σ_{k<h} R_k          the augmented input
+//! (x, a, r, x', d)                          a transition; d = 1 when the episode is over
+//! ```
+//!
+//! Why an episode stopped decides what learning may do: `Terminated` and `Horizon` are d = 1, because here the horizon
+//! is part of the task; at a `Cutoff` (a time limit that is not part of the task) learning bootstraps.
+
+/// A discrete index or a dense tensor, flattened in row-major order; its shape is in the [`crate::env::EnvSpec`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observation {
+    /// One of finitely many states.
+    Index(usize),
+    /// A vector, or planes laid end to end.
+    Dense(Vec<f32>),
+}
+
+/// x = (h, s, c) of a tabular problem: what every tabular policy, planner and evaluation is a function of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AugmentedInput {
+    /// Decisions taken so far, counted from 0.
+    pub stage: usize,
+    /// The state's index.
+    pub state: usize,
+    /// The (discounted) reward collected before this decision.
+    pub collected: f64,
+}
+
+/// Whether, and why, an episode is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The episode goes on.
+    NotYet,
+    /// A terminal state was reached.
+    Terminated,
+    /// The last decision of a task with a horizon was taken.
+    Horizon,
+    /// A time limit that is not part of the task cut the episode off.
+    Cutoff,
+}
+
+impl End {
+    /// True unless the episode goes on.
+    pub fn is_over(self) -> bool {
+        self != End::NotYet
+    }
+
+    /// The paper's d: nothing is left to earn, so that targets do not bootstrap.
+    pub fn is_final(self) -> bool {
+        matches!(self, End::Terminated | End::Horizon)
+    }
+}
