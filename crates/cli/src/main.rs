@@ -1,1 +1,86 @@
-fn main() {}
+//! The `bqrl` command. Data goes to standard output, everything else to standard error.
+//!
+//! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time.
+
+mod envs;
+mod failure;
+mod plan;
+mod problem;
+mod text;
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind as ClapKind};
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Act well at a chosen percentile of outcomes, not on average.
+#[derive(Parser)]
+#[command(name = "bqrl", version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// The exact optimum of a problem at any risk level, with a certificate and the policy
+    Plan(plan::Args),
+    /// The built-in problems with their parameters
+    Envs(envs::Args),
+}
+
+fn main() -> ExitCode {
+    let verb = match Cli::try_parse() {
+        Ok(cli) => cli.verb,
+        Err(error) => return parse_failure(&error),
+    };
+    let result = match verb {
+        Verb::Plan(args) => plan::run(&args),
+        Verb::Envs(args) => envs::run(&args),
+    };
+    match result.and_then(|output| print(&output)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no error.
+fn print(output: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(output.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::runtime(format!("writing to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Clap's message in this program's form: one `error:` line, one `hint:` line. Help and version are no errors.
+fn parse_failure(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion) {
+        return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if error.kind() == ClapKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(2));
+    }
+    let rendered = error.to_string();
+    // Up to the first blank line: what is wrong. After it come tips and a usage line.
+    let message = rendered.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    let suggestion =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+            .iter()
+            .find_map(|&kind| error.get(kind))
+            .map(|value| format!("did you mean {value}?"));
+    let verb = std::env::args().nth(1).filter(|arg| ["plan", "envs"].contains(&arg.as_str()));
+    let help = verb.map_or("bqrl --help".to_owned(), |verb| format!("bqrl {verb} --help"));
+    let hint = suggestion.unwrap_or_else(|| format!("`{help}` lists what is allowed"));
+    let failure = Failure::usage(message).hint(hint);
+    failure.report();
+    ExitCode::from(failure.code)
+}

@@ -10,7 +10,7 @@
 use bqrl_math::law::ReturnLaw;
 
 use crate::model::Model;
-use crate::returns::{Compiled, Ladder, Ladders, TooManyReturns};
+use crate::returns::{Compiled, Ladder, Ladders, Step, TooManyReturns};
 use crate::trajectory::AugmentedInput;
 
 /// A rule for acting on x = (h, s, c), possibly at random.
@@ -47,18 +47,19 @@ pub struct Evaluation {
 pub fn evaluate(model: &Model, policy: &dyn Policy) -> Result<Evaluation, TooManyReturns> {
     let compiled = Compiled::new(model);
     let ladders = Ladders::exact(&compiled)?;
-    Ok(forward(&compiled, &ladders.collected, policy))
+    Ok(forward(&compiled, &ladders.collected, policy, |_, _, _| {}))
 }
 
 /// Probability mass on a growing range of rungs.
 #[derive(Clone, Debug, Default)]
-struct Mass {
+pub(crate) struct Mass {
     first: i64,
     cells: Vec<f64>,
 }
 
 impl Mass {
-    fn add(&mut self, rung: i64, mass: f64) {
+    /// The cells from `rung` on, `len` of them, made if they are not there yet.
+    fn range(&mut self, rung: i64, len: usize) -> &mut [f64] {
         if self.cells.is_empty() {
             self.first = rung;
         }
@@ -68,43 +69,64 @@ impl Mass {
             self.cells.splice(0..0, std::iter::repeat_n(0.0, by));
             self.first -= by as i64;
         }
-        let cell = (rung - self.first) as usize;
-        if cell >= self.cells.len() {
-            self.cells.resize(cell + 1, 0.0);
+        let begin = (rung - self.first) as usize;
+        if begin + len > self.cells.len() {
+            self.cells.resize(begin + len, 0.0);
         }
-        self.cells[cell] += mass;
+        &mut self.cells[begin..begin + len]
     }
 
-    fn atoms(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
+    /// The rungs that hold mass.
+    pub fn atoms(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
         (self.first..).zip(self.cells.iter().copied()).filter(|&(_, mass)| mass > 0.0)
     }
 }
 
-pub(crate) fn forward(compiled: &Compiled, collected: &Ladder, policy: &dyn Policy) -> Evaluation {
+/// Neighbouring rungs of one state that choose the same way: they move together, as one block.
+struct Run {
+    from: usize,
+    to: usize,
+    choice: Vec<(usize, f64)>,
+}
+
+/// The forward pass; `visit` is shown the mass of every state in which a decision is due, stage by stage.
+pub(crate) fn forward(
+    compiled: &Compiled,
+    collected: &Ladder,
+    policy: &dyn Policy,
+    mut visit: impl FnMut(usize, usize, &Mass),
+) -> Evaluation {
     let mut atoms: Vec<(f64, f64)> = Vec::new();
     let mut mean = 0.0;
     let mut now = vec![Mass::default(); compiled.n_states];
     for &(state, probability) in &compiled.start {
-        now[state].add(0, probability);
+        now[state].range(0, 1)[0] += probability;
     }
-    let mut choice = Vec::new();
     for stage in 0..compiled.horizon {
         let mut next = vec![Mass::default(); compiled.n_states + 1];
         for &state in &compiled.alive[stage] {
             let state = state as usize;
-            for (rung, mass) in now[state].atoms() {
-                choice.clear();
-                policy.decide(
-                    &AugmentedInput { stage, state, collected: collected.value(stage, rung) },
-                    &mut choice,
-                );
-                for &(action, chosen) in &choice {
+            visit(stage, state, &now[state]);
+            for run in runs(policy, collected, stage, state, &now[state]) {
+                let block = &now[state].cells[run.from..run.to];
+                let rung = now[state].first + run.from as i64;
+                let total: f64 = block.iter().sum();
+                for &(action, chosen) in &run.choice {
                     let transitions = compiled.transitions(stage, state, action);
-                    assert!(!transitions.is_empty(), "stage {stage}, state {state}: action {action} is not available");
+                    assert!(
+                        !transitions.is_empty(),
+                        "stage {stage}, state {state}: action {action} is not available"
+                    );
                     for t in transitions {
-                        let moved = mass * chosen * t.probability;
-                        mean += moved * compiled.reward(stage, t.code);
-                        next[t.next as usize].add(collected.step(stage, t.code).apply(rung), moved);
+                        let share = chosen * t.probability;
+                        mean += total * share * compiled.reward(stage, t.code);
+                        move_block(
+                            block,
+                            rung,
+                            share,
+                            collected.step(stage, t.code),
+                            &mut next[t.next as usize],
+                        );
                     }
                 }
             }
@@ -119,4 +141,65 @@ pub(crate) fn forward(compiled: &Compiled, collected: &Ladder, policy: &dyn Poli
     let law = ReturnLaw::from_atoms_within(atoms, compiled.tolerance)
         .expect("mass is conserved: transition rows sum to 1 and every policy's choice does");
     Evaluation { law, mean }
+}
+
+/// Asks the policy at every rung that holds mass; empty rungs join the run before them.
+fn runs(policy: &dyn Policy, collected: &Ladder, stage: usize, state: usize, mass: &Mass) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut choice = Vec::new();
+    for (rung, _) in mass.atoms() {
+        choice.clear();
+        policy.decide(&AugmentedInput { stage, state, collected: collected.value(stage, rung) }, &mut choice);
+        let cell = (rung - mass.first) as usize;
+        match runs.last_mut() {
+            Some(run) if run.choice == choice => run.to = cell + 1,
+            _ => runs.push(Run { from: cell, to: cell + 1, choice: choice.clone() }),
+        }
+    }
+    runs
+}
+
+fn move_block(block: &[f64], rung: i64, share: f64, step: &Step, to: &mut Mass) {
+    match step {
+        Step::Shift(by) => {
+            for (cell, mass) in to.range(rung + by, block.len()).iter_mut().zip(block) {
+                *cell += share * mass;
+            }
+        }
+        Step::Table(_) => {
+            for (from, mass) in (rung..).zip(block).filter(|&(_, &mass)| mass > 0.0) {
+                to.range(step.apply(from), 1)[0] += share * mass;
+            }
+        }
+    }
+}
+
+/// For each stage and state, the rewards that can have been collected there under some policy, rising.
+pub(crate) fn reachable(compiled: &Compiled, collected: &Ladder) -> Vec<Vec<Vec<f64>>> {
+    let mut now = vec![Mass::default(); compiled.n_states];
+    for &(state, _) in &compiled.start {
+        now[state].range(0, 1)[0] = 1.0;
+    }
+    let mut stages = Vec::with_capacity(compiled.horizon);
+    for stage in 0..compiled.horizon {
+        let mut next = vec![Mass::default(); compiled.n_states + 1];
+        for &state in &compiled.alive[stage] {
+            for action in 0..compiled.n_actions {
+                for t in compiled.transitions(stage, state as usize, action) {
+                    for (rung, _) in now[state as usize].atoms() {
+                        next[t.next as usize].range(collected.step(stage, t.code).apply(rung), 1)[0] = 1.0;
+                    }
+                }
+            }
+        }
+        let values = |mass: &Mass| {
+            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values
+        };
+        stages.push(now.iter().map(values).collect());
+        next.pop();
+        now = next;
+    }
+    stages
 }

@@ -15,7 +15,7 @@
 
 use thiserror::Error;
 
-use crate::model::Model;
+use crate::model::{Kernel, Model};
 
 /// Rewards and returns closer than this, relative to the largest |reward|, are one value.
 pub const RETURN_TOLERANCE: f64 = 1e-9;
@@ -77,6 +77,8 @@ pub(crate) struct Compiled {
     pub alive: Vec<Vec<u32>>,
     /// Returns closer than this are one value.
     pub tolerance: f64,
+    /// The smallest and the largest return that any policy can meet.
+    pub range: (f64, f64),
     kernels: Vec<(Vec<usize>, Vec<Transition>)>,
 }
 
@@ -85,7 +87,7 @@ impl Compiled {
         let scale = model
             .kernels()
             .iter()
-            .flat_map(|kernel| kernel.all_outcomes())
+            .flat_map(Kernel::all_outcomes)
             .fold(0.0f64, |scale, outcome| scale.max(outcome.reward.abs()));
         let rewards = distinct_rewards(model, scale);
         let (n_states, n_actions, horizon) = (model.n_states(), model.n_actions(), model.horizon());
@@ -105,7 +107,9 @@ impl Compiled {
                             .find(|t: &&mut Transition| t.next == next && t.code == code)
                         {
                             Some(same) => same.probability += outcome.probability,
-                            None => transitions.push(Transition { probability: outcome.probability, next, code }),
+                            None => {
+                                transitions.push(Transition { probability: outcome.probability, next, code });
+                            }
                         }
                     }
                     first.push(transitions.len());
@@ -122,7 +126,7 @@ impl Compiled {
                 (0..n_states).filter(due).map(|s| s as u32).collect()
             })
             .collect();
-        Self {
+        let mut compiled = Self {
             n_states,
             n_actions,
             horizon,
@@ -131,8 +135,11 @@ impl Compiled {
             discounts: (0..horizon).map(|stage| model.discount_at(stage)).collect(),
             alive,
             tolerance: RETURN_TOLERANCE * scale,
+            range: (0.0, 0.0),
             kernels,
-        }
+        };
+        compiled.range = compiled.find_range();
+        compiled
     }
 
     /// Reward number and "the episode is over" in one number: the two land on different rungs of a listed ladder.
@@ -145,15 +152,23 @@ impl Compiled {
         self.discounts[stage] * self.rewards[code as usize / 2]
     }
 
+    fn kernel(&self, stage: usize) -> &(Vec<usize>, Vec<Transition>) {
+        &self.kernels[if self.kernels.len() == 1 { 0 } else { stage }]
+    }
+
+    /// How many transitions stage h has in all.
+    pub fn n_transitions(&self, stage: usize) -> usize {
+        self.kernel(stage).1.len()
+    }
+
     /// The transitions of (s, a) at stage h; empty when the action is not available.
     pub fn transitions(&self, stage: usize, state: usize, action: usize) -> &[Transition] {
-        let (first, transitions) = &self.kernels[if self.kernels.len() == 1 { 0 } else { stage }];
+        let (first, transitions) = self.kernel(stage);
         let row = state * self.n_actions + action;
         &transitions[first[row]..first[row + 1]]
     }
 
-    /// The smallest and the largest return that any policy can meet.
-    pub fn range(&self) -> (f64, f64) {
+    fn find_range(&self) -> (f64, f64) {
         let mut bounds = vec![(0.0f64, 0.0f64); self.n_states + 1];
         for stage in (0..self.horizon).rev() {
             let mut earlier = vec![(0.0, 0.0); self.n_states + 1];
@@ -241,12 +256,13 @@ pub(crate) struct Ladders {
 impl Ladders {
     /// The exact ladders: listed where that is much shorter, else a lattice.
     pub fn exact(compiled: &Compiled) -> Result<Self, TooManyReturns> {
-        let (low, high) = compiled.range();
+        let (low, high) = compiled.range;
         let undiscounted = compiled.discounts.iter().all(|&d| d == 1.0);
         let quantum = if undiscounted { quantum(&compiled.rewards) } else { None };
         let lattice_size = quantum.map(|q| ((high - low) / q).round() + 1.0);
 
-        let list_limit = lattice_size.map_or(LIST_LIMIT, |n| LIST_LIMIT.min((n / LIST_ADVANTAGE as f64) as usize));
+        let list_limit =
+            lattice_size.map_or(LIST_LIMIT, |n| LIST_LIMIT.min((n / LIST_ADVANTAGE as f64) as usize));
         if let Some(residual) = listed_residual(compiled, list_limit)
             && let Some(collected) = listed_collected(compiled, list_limit)
         {
@@ -271,7 +287,7 @@ impl Ladders {
 
     /// Ladders of at most about `grid` rungs with rewards rounded one way.
     pub fn rounded(compiled: &Compiled, grid: usize, rounding: Rounding) -> Self {
-        let (low, high) = compiled.range();
+        let (low, high) = compiled.range;
         // A degenerate range still needs a positive spacing.
         let quantum = if high > low { (high - low) / grid as f64 } else { 1.0 };
         Self::lattice(compiled, quantum, rounding, grid)
@@ -464,7 +480,7 @@ fn merge_close(mut values: Vec<f64>, tolerance: f64) -> Vec<f64> {
 /// middle becomes a short decimal when one lies within rounding error (999.9999999999942 → 1000).
 fn distinct_rewards(model: &Model, scale: f64) -> Vec<f64> {
     let mut rewards: Vec<f64> =
-        model.kernels().iter().flat_map(|kernel| kernel.all_outcomes()).map(|outcome| outcome.reward).collect();
+        model.kernels().iter().flat_map(Kernel::all_outcomes).map(|outcome| outcome.reward).collect();
     rewards.sort_unstable_by(f64::total_cmp);
     rewards.dedup();
     rewards
@@ -504,19 +520,20 @@ fn quantum(rewards: &[f64]) -> Option<f64> {
         return Some(1.0);
     }
     let tolerance = 1e-10 * scale;
-    let mut common = 0.0;
+    let mut common = scale;
     for reward in rewards.iter().filter(|r| r.abs() > tolerance) {
         let (mut a, mut b) = (reward.abs().max(common), reward.abs().min(common));
         while b > tolerance {
             let rest = a % b;
             (a, b) = (b, if b - rest <= tolerance { 0.0 } else { rest });
         }
-        common = a;
-        if common < 1e-7 * scale {
+        if a < 1e-7 * scale {
             return None;
         }
+        // A remainder of large numbers is inexact; as a fraction of the largest reward it is accurate again.
+        common = scale / (scale / a).round();
     }
-    // Euclid's result carries the error of one division chain; the least-squares fit over all rewards does not.
+    // The least-squares fit over all rewards is the most accurate of all.
     let multiples: Vec<f64> = rewards.iter().map(|r| (r / common).round()).collect();
     let fitted = rewards.iter().zip(&multiples).map(|(r, n)| r * n).sum::<f64>()
         / multiples.iter().map(|n| n * n).sum::<f64>();
@@ -533,6 +550,8 @@ mod tests {
         let offers: Vec<f64> = (0..25).map(|k| f64::from(k) / 24.0).collect();
         assert!((quantum(&offers).unwrap() - 1.0 / 24.0).abs() < 1e-15);
         assert!((quantum(&[-7.3, 63.0, 18.799999999999997]).unwrap() - 0.1).abs() < 1e-14);
+        let decimals: Vec<f64> = (-2970..4890).map(|k| 0.1 * f64::from(k)).collect();
+        assert!((quantum(&decimals).unwrap() - 0.1).abs() < 1e-14);
         assert!((quantum(&[0.005, 1.0]).unwrap() - 0.005).abs() < 1e-16);
         assert_eq!(quantum(&[0.0]), Some(1.0));
         assert_eq!(quantum(&[1.0, std::f64::consts::SQRT_2]), None);

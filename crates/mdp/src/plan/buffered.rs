@@ -83,7 +83,8 @@ impl Planner<'_> {
         let mut saddle: Option<(f64, f64)> = None; // (v, w) of the best solved top
         let mut solved = f64::NEG_INFINITY;
         while budget > 0 {
-            let Some(top) = tops.iter().enumerate().max_by(|(_, a), (_, b)| a.upper.total_cmp(&b.upper)) else {
+            let Some(top) = tops.iter().enumerate().max_by(|(_, a), (_, b)| a.upper.total_cmp(&b.upper))
+            else {
                 break;
             };
             let (index, &Top { v, upper }) = top;
@@ -101,11 +102,12 @@ impl Planner<'_> {
         let mixture_upper = if budget > 0 { solved } else { solved.max(open) };
 
         let value = |m: &Met| m.evaluation.law.buffered_quantile(&buffer);
-        let best = met.iter().max_by(|a, b| value(a).total_cmp(&value(b))).expect("there are starting policies");
+        let best =
+            met.iter().max_by(|a, b| value(a).total_cmp(&value(b))).expect("there are starting policies");
         let lower = value(best);
-        let mixture = saddle.and_then(|(v, w)| search.mixture(v, w, &met)).filter(|mixture| {
-            mixture.law.buffered_quantile(&buffer) > lower + search.tolerance
-        });
+        let mixture = saddle
+            .and_then(|(v, w)| search.mixture(v, w, &met))
+            .filter(|mixture| mixture.law.buffered_quantile(&buffer) > lower + search.tolerance);
         BufferedPlan {
             buffer,
             upper: self.envelope().buffered_quantile(&buffer),
@@ -116,11 +118,6 @@ impl Planner<'_> {
             policy: best.policy.clone(),
             evaluation: best.evaluation.clone(),
         }
-    }
-
-    fn span(&self) -> f64 {
-        let (low, high) = self.compiled.range();
-        (high - low).max(f64::MIN_POSITIVE)
     }
 }
 
@@ -145,13 +142,17 @@ impl Search<'_> {
     /// often are among them, and all of them come from one pass.
     fn starting_policies(&self) -> Vec<Met> {
         const LEVELS: u32 = 8;
-        let mut met = vec![self.met(self.planner.mean_policy())];
-        let swept = self.planner.residual_pass(Cost::Step, 1e-9 / self.planner.span(), true);
-        let actions = Arc::new(swept.actions);
+        let neutral = self.planner.mean_evaluation().clone();
+        let mut met = vec![Met { policy: self.planner.mean_policy(), evaluation: neutral }];
         let level = |k: u32| self.ignored() + self.buffer.beta() * f64::from(k) / f64::from(LEVELS);
-        let mut targets: Vec<f64> = (1..=LEVELS).map(|k| self.planner.best_quantile(level(k)).value).collect();
+        let mut targets: Vec<f64> =
+            (1..=LEVELS).map(|k| self.planner.best_quantile(level(k)).value).collect();
         targets.dedup();
-        met.extend(targets.iter().map(|&g| self.met(self.planner.policy(&actions, Index::Residual(g)))));
+        met.extend(
+            targets
+                .iter()
+                .map(|&g| self.met(self.planner.policy(self.planner.tie_broken(), Index::Residual(g)))),
+        );
         met
     }
 
@@ -234,7 +235,7 @@ impl Search<'_> {
     /// The least point of w ↦ max over the policies met of f_π(v, w): convex, and linear between the breakpoints
     /// w = v − (an atom of some law).
     fn minimise(&self, v: f64, met: &[Met]) -> (f64, f64) {
-        let floor = self.planner.compiled.range().0;
+        let floor = self.planner.compiled.range.0;
         let mut breaks = vec![0.0, (v - floor).max(0.0)];
         for m in met {
             breaks.extend(m.evaluation.law.values().iter().map(|atom| v - atom).filter(|&w| w > 0.0));
@@ -260,7 +261,8 @@ impl Search<'_> {
             let lines: Vec<(f64, f64)> = met
                 .iter()
                 .map(|m| {
-                    let (left, right) = (self.value(&m.evaluation.law, v, a), self.value(&m.evaluation.law, v, b));
+                    let (left, right) =
+                        (self.value(&m.evaluation.law, v, a), self.value(&m.evaluation.law, v, b));
                     (left, (right - left) / (b - a))
                 })
                 .collect();
@@ -295,7 +297,8 @@ impl Search<'_> {
         }
         let weight = (most - self.ignored()) / (most - least);
         let law =
-            ReturnLaw::mixture(&[(weight, &safer.evaluation.law), (1.0 - weight, &bolder.evaluation.law)]).ok()?;
+            ReturnLaw::mixture(&[(weight, &safer.evaluation.law), (1.0 - weight, &bolder.evaluation.law)])
+                .ok()?;
         Some(Mixture { weight, first: safer.policy.clone(), second: bolder.policy.clone(), law })
     }
 }

@@ -50,7 +50,8 @@ pub fn greedy(model: &Model, buffer: Buffer, max_atoms: usize) -> Option<Conditi
                     let atoms = law.values().iter().zip(law.probabilities());
                     atoms.map(move |(value, p)| (reward + value, t.probability * p))
                 });
-                let law = ReturnLaw::from_atoms_within(atoms, compiled.tolerance).expect("a mixture of laws is a law");
+                let law = ReturnLaw::from_atoms_within(atoms, compiled.tolerance)
+                    .expect("a mixture of laws is a law");
                 if law.values().len() > max_atoms {
                     return None;
                 }
@@ -65,7 +66,8 @@ pub fn greedy(model: &Model, buffer: Buffer, max_atoms: usize) -> Option<Conditi
         }
         later = laws;
     }
-    let starts: Vec<(f64, &ReturnLaw)> = compiled.start.iter().map(|&(state, p)| (p, &later[state])).collect();
+    let starts: Vec<(f64, &ReturnLaw)> =
+        compiled.start.iter().map(|&(state, p)| (p, &later[state])).collect();
     let law = ReturnLaw::mixture(&starts).expect("start probabilities sum to 1");
     Some(ConditionalGreedy { actions, law })
 }

@@ -10,22 +10,24 @@
 
 pub mod buffered;
 pub mod conditional;
+pub mod export;
 pub mod mean;
 mod policy;
 mod sweep;
 pub mod threshold;
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use bqrl_math::law::ReturnLaw;
 
 pub use self::buffered::{BufferedPlan, Mixture};
 pub use self::mean::MeanPlan;
-pub use self::policy::PlannedPolicy;
-pub use self::threshold::{BestQuantile, QuantilePlan};
 use self::policy::Index;
-use self::sweep::{Cost, Pass, Row, Swept};
-use crate::evaluate::{Evaluation, Policy, forward};
+pub use self::policy::PlannedPolicy;
+use self::sweep::{ActionTable, Cost, Pass, Row, Swept};
+pub use self::threshold::{BestQuantile, QuantilePlan};
+use crate::evaluate::{Evaluation, Policy, forward, reachable};
 use crate::model::Model;
 use crate::returns::{Compiled, Ladders, Rounding, TooManyReturns};
 
@@ -40,8 +42,12 @@ pub struct Planner<'a> {
     /// F_0 over all targets: least attainable P(R < g).
     root: Row,
     rounding: Rounding,
-    passes: std::cell::Cell<u64>,
-    updates: std::cell::Cell<u64>,
+    /// The law of the risk-neutral policy, and the actions that minimise P(R < g) with ties broken by the mean: each is
+    /// needed for every level, and made once.
+    neutral: OnceCell<Evaluation>,
+    tie_broken: OnceCell<Arc<ActionTable>>,
+    passes: Cell<u64>,
+    updates: Cell<u64>,
     progress: Progress<'a>,
 }
 
@@ -70,8 +76,10 @@ impl<'a> Planner<'a> {
             mean,
             root: Row::default(),
             rounding,
-            passes: 0.into(),
-            updates: 0.into(),
+            neutral: OnceCell::new(),
+            tie_broken: OnceCell::new(),
+            passes: Cell::new(0),
+            updates: Cell::new(0),
             progress,
         };
         planner.root = planner.residual_pass(Cost::Step, 0.0, false).root;
@@ -103,9 +111,14 @@ impl<'a> Planner<'a> {
         PlannedPolicy::mean_optimal(&self.ladders, &self.mean)
     }
 
+    /// The law and the mean of the risk-neutral policy.
+    pub fn mean_evaluation(&self) -> &Evaluation {
+        self.neutral.get_or_init(|| self.evaluate(&self.mean_policy()))
+    }
+
     /// The exact law of R^π (of the rounded return, when rewards were rounded).
     pub fn evaluate(&self, policy: &dyn Policy) -> Evaluation {
-        forward(&self.compiled, &self.ladders.collected, policy)
+        forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
     }
 
     /// The law whose CDF is the least P(R ≤ w) that any policy attains, separately for each w. No policy need attain
@@ -117,38 +130,38 @@ impl<'a> Planner<'a> {
         ReturnLaw::from_atoms(atoms).expect("F_0 rises from 0 to 1")
     }
 
-    /// For each stage and state, the rewards that can have been collected there under some policy.
+    /// For each stage and state, the rewards that can have been collected there under some policy, rising.
     pub fn reachable_collected(&self) -> Vec<Vec<Vec<f64>>> {
+        reachable(&self.compiled, &self.ladders.collected)
+    }
+
+    /// For each stage and state, the reward that the policy has most likely collected there; for states that it never
+    /// visits then, what it has most likely collected by that stage. `None` where no decision can be due.
+    pub fn typical_collected(&self, policy: &dyn Policy) -> Vec<Vec<Option<f64>>> {
         let collected = &self.ladders.collected;
-        let mut now = vec![std::collections::BTreeSet::new(); self.compiled.n_states + 1];
-        for &(state, _) in &self.compiled.start {
-            now[state].insert(0);
-        }
-        let mut stages = Vec::with_capacity(self.compiled.horizon);
-        for stage in 0..self.compiled.horizon {
-            let mut next = vec![std::collections::BTreeSet::new(); self.compiled.n_states + 1];
-            for &state in &self.compiled.alive[stage] {
-                let state = state as usize;
-                for action in 0..self.compiled.n_actions {
-                    for t in self.compiled.transitions(stage, state, action) {
-                        let step = collected.step(stage, t.code);
-                        next[t.next as usize].extend(now[state].iter().map(|&rung| step.apply(rung)));
-                    }
+        let mut typical = vec![vec![None; self.compiled.n_states]; self.compiled.horizon];
+        let mut by_stage = vec![(0.0, 0.0); self.compiled.horizon];
+        forward(&self.compiled, collected, policy, |stage, state, mass| {
+            if let Some((rung, mass)) = mass.atoms().max_by(|a, b| a.1.total_cmp(&b.1)) {
+                let value = collected.value(stage, rung);
+                typical[stage][state] = Some(value);
+                if mass > by_stage[stage].1 {
+                    by_stage[stage] = (value, mass);
                 }
             }
-            now.pop();
-            stages.push(
-                now.iter()
-                    .map(|rungs| {
-                        let mut values: Vec<f64> = rungs.iter().map(|&r| collected.value(stage, r)).collect();
-                        values.sort_unstable_by(f64::total_cmp);
-                        values
-                    })
-                    .collect(),
-            );
-            now = next;
+        });
+        for (stage, values) in typical.iter_mut().enumerate() {
+            for &state in &self.compiled.alive[stage] {
+                values[state as usize].get_or_insert(by_stage[stage].0);
+            }
         }
-        stages
+        typical
+    }
+
+    /// How far apart the smallest and the largest return are.
+    fn span(&self) -> f64 {
+        let (low, high) = self.compiled.range;
+        (high - low).max(f64::MIN_POSITIVE)
     }
 
     /// The return that a rung of the first stage stands for.
@@ -180,7 +193,13 @@ impl<'a> Planner<'a> {
         swept
     }
 
-    fn policy(&self, actions: &Arc<Vec<Vec<Option<sweep::ActionRow>>>>, index: Index) -> PlannedPolicy {
+    /// The actions that minimise P(R < g) for every g; the mean decides between those that differ by less than 1e-9.
+    fn tie_broken(&self) -> &Arc<ActionTable> {
+        self.tie_broken
+            .get_or_init(|| Arc::new(self.residual_pass(Cost::Step, 1e-9 / self.span(), true).actions))
+    }
+
+    fn policy(&self, actions: &Arc<ActionTable>, index: Index) -> PlannedPolicy {
         PlannedPolicy::new(&self.ladders, &self.mean, actions, index)
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::mean::MeanPlan;
-use super::sweep::ActionRow;
+use super::sweep::ActionTable;
 use crate::evaluate::Policy;
 use crate::returns::Ladders;
 use crate::trajectory::AugmentedInput;
@@ -29,14 +29,14 @@ pub struct PlannedPolicy {
     ladders: Arc<Ladders>,
     mean: Arc<MeanPlan>,
     /// `None`: the mean-optimal policy.
-    table: Option<(Arc<Vec<Vec<Option<ActionRow>>>>, Index)>,
+    table: Option<(Arc<ActionTable>, Index)>,
 }
 
 impl PlannedPolicy {
     pub(crate) fn new(
         ladders: &Arc<Ladders>,
         mean: &Arc<MeanPlan>,
-        actions: &Arc<Vec<Vec<Option<ActionRow>>>>,
+        actions: &Arc<ActionTable>,
         index: Index,
     ) -> Self {
         Self { ladders: ladders.clone(), mean: mean.clone(), table: Some((actions.clone(), index)) }
@@ -50,7 +50,9 @@ impl PlannedPolicy {
     pub fn action(&self, x: &AugmentedInput) -> usize {
         let planned = self.table.as_ref().and_then(|(actions, index)| {
             let rung = match index {
-                Index::Residual(target) => self.ladders.residual.rung_of_target(x.stage, target - x.collected),
+                Index::Residual(target) => {
+                    self.ladders.residual.rung_of_target(x.stage, target - x.collected)
+                }
                 Index::Collected => self.ladders.collected.rung_of_collected(x.stage, x.collected),
             };
             actions[x.stage][x.state].as_ref()?.at(rung)

@@ -65,6 +65,9 @@ pub(crate) struct ActionRow {
     cells: Cells,
 }
 
+/// The actions of a whole pass, per stage and state.
+pub(crate) type ActionTable = Vec<Vec<Option<ActionRow>>>;
+
 #[derive(Clone, Debug)]
 enum Cells {
     Narrow(Vec<u8>),
@@ -111,8 +114,8 @@ pub(crate) struct Pass<'a> {
 pub(crate) struct Swept {
     /// ℓ_0 of the start distribution.
     pub root: Row,
-    /// Actions per stage and state, when asked for.
-    pub actions: Vec<Vec<Option<ActionRow>>>,
+    /// When asked for.
+    pub actions: ActionTable,
     /// (transition × target) updates made.
     pub updates: u64,
 }
@@ -124,11 +127,15 @@ impl Pass<'_> {
         later.push(self.final_row(horizon, true));
         let mut actions = Vec::new();
         let mut updates = 0;
+        // The widest vectors that this machine has. Results are the same bits with any.
+        let arch = pulp::Arch::new();
         for stage in (0..horizon).rev() {
             let alive = &self.compiled.alive[stage];
             let width: usize = later.iter().map(|row| row.values.len()).sum::<usize>() / later.len() + 1;
-            let compute = |scratch: &mut Scratch, &state: &u32| self.row(stage, state as usize, &later, scratch);
-            let done: Vec<Computed> = if alive.len() * self.compiled.n_actions * width < PARALLEL_WORK {
+            let compute = |scratch: &mut Scratch, &state: &u32| {
+                arch.dispatch(RowTask { pass: self, stage, state: state as usize, later: &later, scratch })
+            };
+            let done: Vec<Computed> = if self.compiled.n_transitions(stage) * width < PARALLEL_WORK {
                 let mut scratch = Scratch::default();
                 alive.iter().map(|state| compute(&mut scratch, state)).collect()
             } else {
@@ -178,6 +185,7 @@ impl Pass<'_> {
     }
 
     /// ℓ_h(s, ·) and the actions that attain it.
+    #[inline(always)]
     fn row(&self, stage: usize, state: usize, later: &[Row], scratch: &mut Scratch) -> Computed {
         let mut updates = 0;
         let favourite = self.mean.action(stage, state);
@@ -225,7 +233,10 @@ impl Pass<'_> {
             let other = |&action: &f64| action != favourite as f64;
             let from = which.iter().position(other).unwrap_or(0);
             let to = which.iter().rposition(other).map_or(0, |last| last + 1);
-            ActionRow { first: low + from as i64, cells: Cells::new(&which[from..to], self.compiled.n_actions) }
+            ActionRow {
+                first: low + from as i64,
+                cells: Cells::new(&which[from..to], self.compiled.n_actions),
+            }
         });
         Computed { row: trim(low, best), actions, updates }
     }
@@ -267,6 +278,24 @@ impl Pass<'_> {
     }
 }
 
+/// [`Pass::row`] as something that is compiled once per vector width.
+struct RowTask<'a> {
+    pass: &'a Pass<'a>,
+    stage: usize,
+    state: usize,
+    later: &'a [Row],
+    scratch: &'a mut Scratch,
+}
+
+impl pulp::NullaryFnOnce for RowTask<'_> {
+    type Output = Computed;
+
+    #[inline(always)]
+    fn call(self) -> Computed {
+        self.pass.row(self.stage, self.state, self.later, self.scratch)
+    }
+}
+
 struct Computed {
     row: Row,
     actions: Option<ActionRow>,
@@ -283,6 +312,7 @@ struct Span {
 }
 
 impl Span {
+    #[inline(always)]
     fn add(&self, acc: &mut [f64], low: i64, step: &Step, later: &Row) {
         let n = acc.len() as i64;
         let from = (self.from - low).clamp(0, n) as usize;
@@ -326,12 +356,14 @@ struct Scratch {
     acc: Vec<f64>,
 }
 
+#[inline(always)]
 fn add_scaled(acc: &mut [f64], by: f64, values: &[f64]) {
     for (cell, value) in acc.iter_mut().zip(values) {
         *cell += by * value;
     }
 }
 
+#[inline(always)]
 fn keep_smaller(best: &mut [f64], candidate: &[f64]) {
     for (best, &value) in best.iter_mut().zip(candidate) {
         *best = if value < *best { value } else { *best };
@@ -339,6 +371,7 @@ fn keep_smaller(best: &mut [f64], candidate: &[f64]) {
 }
 
 /// As [`keep_smaller`], noting the action; it travels as `f64` so that both selections stay in one vector register.
+#[inline(always)]
 fn keep_smaller_with_action(best: &mut [f64], which: &mut [f64], candidate: &[f64], action: f64) {
     for ((best, which), &value) in best.iter_mut().zip(which).zip(candidate) {
         let better = value < *best - TIE;

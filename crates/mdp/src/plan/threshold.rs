@@ -43,6 +43,8 @@ pub struct QuantilePlan {
     pub policy: PlannedPolicy,
     /// Its exact law and mean.
     pub evaluation: Evaluation,
+    /// Its P(R ≥ Q*_τ).
+    pub probability_at_least: f64,
 }
 
 impl Planner<'_> {
@@ -63,7 +65,7 @@ impl Planner<'_> {
     pub(super) fn is_beyond(&self, rung: i64) -> bool {
         match self.ladders.residual.listed(0) {
             Some((due, _)) => rung >= due.len() as i64,
-            None => self.value(rung) > self.compiled.range().1 + self.compiled.tolerance,
+            None => self.value(rung) > self.compiled.range.1 + self.compiled.tolerance,
         }
     }
 
@@ -73,16 +75,16 @@ impl Planner<'_> {
         let below = |e: &Evaluation| e.law.probability_below(best.value - self.compiled.tolerance);
         let attains = |e: &Evaluation| below(e) < tau - PROBABILITY_TOLERANCE;
 
-        let policy = self.mean_policy();
-        let evaluation = self.evaluate(&policy);
-        if attains(&evaluation) {
-            return QuantilePlan { best, policy, evaluation };
+        let planned = |policy, evaluation| {
+            let probability_at_least = 1.0 - below(&evaluation);
+            QuantilePlan { best, policy, evaluation, probability_at_least }
+        };
+        let mut misses = self.mean_evaluation().clone();
+        if attains(&misses) {
+            return planned(self.mean_policy(), misses);
         }
-        let mut misses = evaluation;
-
-        // A λ this large lets no action be bought that costs a probability of 1e-9, so it only breaks ties.
-        let (low, high) = self.compiled.range();
-        let (mut policy, mut evaluation) = self.priced_policy(best.value, 1e9 * (high - low));
+        let mut policy = self.policy(self.tie_broken(), Index::Residual(best.value));
+        let mut evaluation = self.evaluate(&policy);
         if !attains(&evaluation) {
             // Ties that were no ties: fall back on probability alone.
             (policy, evaluation) = self.priced_policy(best.value, f64::INFINITY);
@@ -95,7 +97,7 @@ impl Planner<'_> {
             let utility = |e: &Evaluation| e.mean - lambda * below(e);
             let (new_policy, new) = self.priced_policy(best.value, lambda);
             // No policy lies above the line through the two: they are neighbouring vertices.
-            if utility(&new) <= utility(&evaluation) + 1e-12 * (high - low) {
+            if utility(&new) <= utility(&evaluation) + 1e-12 * self.span() {
                 break;
             }
             if attains(&new) {
@@ -104,7 +106,7 @@ impl Planner<'_> {
                 misses = new;
             }
         }
-        QuantilePlan { best, policy, evaluation }
+        planned(policy, evaluation)
     }
 
     /// A policy that maximises E[R] − λ P(R < g).

@@ -1,0 +1,97 @@
+//! `bqrl envs`: the built-in problems, one problem's parameters, and a problem as an MDP file.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use bqrl_mdp::csv;
+use bqrl_mdp::model::Problem;
+use bqrl_mdp::problems::{self, ProblemInfo};
+use bqrl_runs::atomic;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::text;
+
+/// Flags of `bqrl envs`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Show one problem only
+    pub problem: Option<String>,
+    /// A parameter of the problem, e.g. --env offers=40; may be repeated
+    #[arg(long = "env", value_name = "KEY=VALUE", requires = "problem", value_parser = crate::problem::key_value)]
+    pub parameters: Vec<(String, String)>,
+    /// Write the problem's table as an MDP file
+    #[arg(long, value_name = "FILE.csv", requires = "problem")]
+    pub export: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Lists, and exports when asked.
+pub fn run(args: &Args) -> Result<String, Failure> {
+    let Some(name) = &args.problem else {
+        return Ok(if args.json { listing_json(problems::list()) } else { listing(problems::list()) });
+    };
+    let problem = problems::build(name, &args.parameters)
+        .map_err(|error| Failure::usage(error).hint("`bqrl envs` lists the problems and their parameters"))?;
+    let info = problems::list().iter().find(|info| info.name == name).expect("it has just been built");
+    if let Some(path) = &args.export {
+        let mut file = Vec::new();
+        csv::write(&problem, &mut file).map_err(Failure::usage)?;
+        atomic::write(path, &file).map_err(Failure::runtime)?;
+    }
+    Ok(if args.json { detail_json(info, &problem) } else { detail(info, &problem) })
+}
+
+fn listing(infos: &[ProblemInfo]) -> String {
+    let mut out = String::new();
+    for info in infos {
+        let _ = writeln!(out, "{}\n  {}", info.name, info.summary);
+        let defaults: Vec<String> =
+            info.parameters.iter().map(|p| format!("{}={}", p.name, p.default)).collect();
+        let _ = writeln!(out, "  --env {}\n", defaults.join(" "));
+    }
+    out + "`bqrl envs NAME` explains the parameters, `bqrl plan NAME` solves the problem.\n"
+}
+
+fn detail(info: &ProblemInfo, problem: &Problem) -> String {
+    let model = &problem.model;
+    let mut out = format!("{}: {}\n\n", info.name, info.summary);
+    for p in info.parameters {
+        let _ = writeln!(out, "  --env {}={}\n      {} ({})", p.name, p.default, p.meaning, p.allowed);
+    }
+    let _ = writeln!(
+        out,
+        "\n  {} states, {} actions ({}), horizon {}, discount {}",
+        model.n_states(),
+        model.n_actions(),
+        problem.actions.join(", "),
+        model.horizon(),
+        text::number(model.discount())
+    );
+    out
+}
+
+fn info_json(info: &ProblemInfo) -> serde_json::Value {
+    let parameters: Vec<_> = info
+        .parameters
+        .iter()
+        .map(|p| json!({"name": p.name, "default": p.default, "meaning": p.meaning, "allowed": p.allowed.to_string()}))
+        .collect();
+    json!({"name": info.name, "summary": info.summary, "parameters": parameters})
+}
+
+fn listing_json(infos: &[ProblemInfo]) -> String {
+    let problems: Vec<_> = infos.iter().map(info_json).collect();
+    format!("{}\n", json!({"problems": problems}))
+}
+
+fn detail_json(info: &ProblemInfo, problem: &Problem) -> String {
+    let mut object = info_json(info);
+    object["states"] = json!(problem.model.n_states());
+    object["actions"] = json!(problem.actions);
+    object["horizon"] = json!(problem.model.horizon());
+    object["discount"] = json!(problem.model.discount());
+    format!("{object}\n")
+}

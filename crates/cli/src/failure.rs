@@ -1,0 +1,41 @@
+//! What went wrong, in the form that a user sees: `error: …`, perhaps `hint: …`, and an exit code.
+
+/// The caller's mistake (exit code 2) or a failure at run time (exit code 1).
+#[derive(Debug)]
+pub struct Failure {
+    /// 2 or 1.
+    pub code: u8,
+    /// One line: what, where, the value, the allowed range.
+    pub message: String,
+    /// What to try instead.
+    pub hint: Option<String>,
+}
+
+// Errors are handed over by value, as `map_err(Failure::usage)` does.
+#[allow(clippy::needless_pass_by_value)]
+impl Failure {
+    /// The caller's mistake.
+    pub fn usage(message: impl ToString) -> Self {
+        Self { code: 2, message: message.to_string(), hint: None }
+    }
+
+    /// The world's: a full disk, a missing permission.
+    pub fn runtime(message: impl ToString) -> Self {
+        Self { code: 1, message: message.to_string(), hint: None }
+    }
+
+    /// Adds what to try instead.
+    pub fn hint(mut self, hint: impl ToString) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Prints to standard error; line breaks inside become spaces, so that scripts can rely on one line each.
+    pub fn report(&self) {
+        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        eprintln!("error: {}", line(&self.message));
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {}", line(hint));
+        }
+    }
+}

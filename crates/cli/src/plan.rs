@@ -1,0 +1,522 @@
+//! `bqrl plan`: the exact optimum at any risk level, its certificate, the policy, and pictures of both.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use bqrl_math::buffer::{Buffer, check_tau};
+use bqrl_mdp::evaluate::Evaluation;
+use bqrl_mdp::model::Problem;
+use bqrl_mdp::plan::conditional::{self, ConditionalGreedy};
+use bqrl_mdp::plan::export::write_policies;
+use bqrl_mdp::plan::{BufferedPlan, PlannedPolicy, Planner, QuantilePlan};
+use bqrl_mdp::returns::Rounding;
+use bqrl_mdp::trajectory::AugmentedInput;
+use bqrl_report::figure::Figure;
+use bqrl_report::law_plot::{self, LawPanel, LawPlot};
+use bqrl_report::policy_map::{self, Panel, PolicyMap};
+use bqrl_runs::atomic;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::problem;
+use crate::text::{self, number, table};
+
+/// Values of the return when rewards must be rounded and no `--grid` was given.
+const DEFAULT_GRID: usize = 20_000;
+/// Updates of the backward pass that may be spent, over all levels, on policies with a better mean and on closing
+/// buffered certificates: some ten seconds on one core. Small problems never get near it.
+const REFINE_UPDATES: u64 = 40_000_000_000;
+/// The paper's rule is shown while the laws that it compares stay this small.
+const RULE_ATOMS: usize = 20_000;
+
+/// Flags of `bqrl plan`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    problem: problem::Args,
+    /// Risk levels in (0, 1)
+    #[arg(long, value_delimiter = ',', default_value = "0.1,0.5,0.9", value_name = "TAU,…")]
+    tau: Vec<f64>,
+    /// Buffer widths in (0, tau], one for all levels or one per level: adds the buffered optimum and what the paper's own
+    /// rule attains; policies and pictures are then those of the buffered objective
+    #[arg(long, value_delimiter = ',', value_name = "BETA,…")]
+    beta: Vec<f64>,
+    /// Round rewards to about this many values of the return, and report lower and upper bounds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    grid: Option<u32>,
+    /// At most this many passes per level to spend a policy's slack on its mean [default: 12, fewer on large problems]
+    #[arg(long, value_name = "N")]
+    refine: Option<usize>,
+    /// At most this many passes per level to close the buffered certificate [default: 200, fewer on large problems]
+    #[arg(long, value_name = "N", requires = "beta")]
+    passes: Option<usize>,
+    /// Write the policies as CSV: tau, stage, state, collected, action
+    #[arg(long, value_name = "FILE.csv")]
+    policy: Option<PathBuf>,
+    /// Draw the policies: periods × states, a panel per level
+    #[arg(long, value_name = "FILE.svg|png")]
+    plot: Option<PathBuf>,
+    /// Draw the laws of the return, with the buffer window shaded
+    #[arg(long, value_name = "FILE.svg|png")]
+    plot_law: Option<PathBuf>,
+    /// Threads to plan with; the results do not depend on it [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress and no notes on standard error
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// `--json`: what users and scripts rely on.
+#[derive(Serialize)]
+struct Report {
+    problem: String,
+    states: usize,
+    actions: usize,
+    horizon: usize,
+    exact: bool,
+    /// Values on the grid of returns.
+    returns: usize,
+    max_mean: f64,
+    taus: Vec<Level>,
+}
+
+#[derive(Serialize)]
+struct Level {
+    tau: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_quantile: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_quantile_lower: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_quantile_upper: Option<f64>,
+    probability_at_least: f64,
+    policy_mean: f64,
+    risk_neutral_quantile: f64,
+    certificate: Certificate,
+    #[serde(flatten)]
+    buffered: Option<Buffered>,
+}
+
+/// Why no policy does better: the least P(R < Q*) is below τ, the least P(R < next return) is not.
+#[derive(Serialize)]
+struct Certificate {
+    least_probability_below: f64,
+    next_return: Option<f64>,
+    least_probability_below_next: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[allow(clippy::struct_field_names)] // The names are the interface; the fields are flattened into their level.
+struct Buffered {
+    beta: f64,
+    buffered_upper: f64,
+    buffered_mixture: f64,
+    buffered_lower: f64,
+    buffered_policy_quantile: f64,
+    buffered_policy_mean: f64,
+    /// Probability of the safer policy, where tossing a coin between two helps.
+    mixture_weight: Option<f64>,
+    /// What the paper's own rule attains; null when its laws are too large to keep.
+    paper_rule_quantile: Option<f64>,
+    paper_rule_buffered: Option<f64>,
+}
+
+/// One level, solved.
+struct Solved {
+    plan: QuantilePlan,
+    /// Q*_τ's upper bound, when rewards were rounded.
+    upper: Option<f64>,
+    buffered: Option<(BufferedPlan, Option<ConditionalGreedy>)>,
+}
+
+impl Solved {
+    /// The policy to show and to write: of the objective that was asked for.
+    fn policy(&self) -> &PlannedPolicy {
+        self.buffered.as_ref().map_or(&self.plan.policy, |(plan, _)| &plan.policy)
+    }
+
+    fn evaluation(&self) -> &Evaluation {
+        self.buffered.as_ref().map_or(&self.plan.evaluation, |(plan, _)| &plan.evaluation)
+    }
+}
+
+/// Plans, writes what was asked for, and returns what to print.
+pub fn run(args: &Args) -> Result<String, Failure> {
+    let levels = levels(args)?;
+    for path in [&args.plot, &args.plot_law].into_iter().flatten() {
+        check_figure_path(path)?;
+    }
+    let problem = problem::load(&args.problem)?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.threads.map_or(0, usize::from))
+        .build()
+        .map_err(|error| Failure::runtime(format!("starting threads: {error}")))?;
+    pool.install(|| plan(args, &problem, &levels))
+}
+
+/// τ with its buffer, checked.
+fn levels(args: &Args) -> Result<Vec<(f64, Option<Buffer>)>, Failure> {
+    if args.beta.len() > 1 && args.beta.len() != args.tau.len() {
+        return Err(Failure::usage(format!(
+            "--beta takes one value, or one per level: got {} for {} levels",
+            args.beta.len(),
+            args.tau.len()
+        )));
+    }
+    let level = |(index, &tau): (usize, &f64)| {
+        let tau = check_tau(tau).map_err(Failure::usage)?;
+        let beta = args.beta.get(index).or(args.beta.first());
+        let buffer = beta.map(|&beta| Buffer::new(tau, beta).map_err(Failure::usage)).transpose()?;
+        Ok((tau, buffer))
+    };
+    args.tau.iter().enumerate().map(level).collect()
+}
+
+fn check_figure_path(path: &Path) -> Result<(), Failure> {
+    let extension = path.extension().map(OsStr::to_ascii_lowercase);
+    if extension.is_some_and(|e| e == "svg" || e == "png") {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("a figure is written as .svg or .png, got {}", path.display())))
+}
+
+fn plan(args: &Args, problem: &Problem, levels: &[(f64, Option<Buffer>)]) -> Result<String, Failure> {
+    let bar = if args.quiet || args.json { ProgressBar::hidden() } else { ProgressBar::no_length() };
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg} · {elapsed}").expect("a valid template"));
+    let progress = |pass: u64, stages: usize, horizon: usize| {
+        bar.set_message(format!("planning: pass {pass}, stage {stages} of {horizon}"));
+        bar.tick();
+    };
+    let (planner, above) = planners(args, problem, &progress)?;
+    // One pass has been made; it tells what the next ones cost.
+    let affordable = (REFINE_UPDATES / planner.cost().1.max(1) / levels.len() as u64) as usize;
+    let refine = args.refine.unwrap_or(affordable.clamp(1, 12));
+    let passes = args.passes.unwrap_or(affordable.clamp(12, 200));
+    let solved: Vec<Solved> = levels
+        .iter()
+        .map(|&(tau, buffer)| Solved {
+            plan: planner.quantile_policy(tau, refine),
+            upper: above.as_ref().map(|above| above.best_quantile(tau).value),
+            buffered: buffer.map(|buffer| {
+                let mut plan = planner.buffered(buffer, passes);
+                if let Some(above) = &above {
+                    let bounds = above.buffered(buffer, passes);
+                    (plan.upper, plan.mixture_upper) = (bounds.upper, bounds.mixture_upper);
+                }
+                (plan, conditional::greedy(&problem.model, buffer, RULE_ATOMS))
+            }),
+        })
+        .collect();
+    bar.finish_and_clear();
+
+    write_files(args, problem, &planner, levels, &solved)?;
+    let report = report(problem, &planner, levels, &solved);
+    if args.json {
+        let json = serde_json::to_string(&report).expect("plain numbers and text serialise");
+        return Ok(json + "\n");
+    }
+    Ok(human(&report, problem, &planner, &solved))
+}
+
+type Bounds<'a> = (Planner<'a>, Option<Planner<'a>>);
+
+/// The exact planner, or the pair whose values enclose the exact ones.
+fn planners<'a>(
+    args: &Args,
+    problem: &Problem,
+    progress: &'a (dyn Fn(u64, usize, usize) + Sync),
+) -> Result<Bounds<'a>, Failure> {
+    let model = &problem.model;
+    let grid = match (args.grid, Planner::exact(model, progress)) {
+        (None, Ok(planner)) => return Ok((planner, None)),
+        (Some(grid), _) => grid as usize,
+        // Whoever discounts expects returns without end; bounds are the answer, not an error.
+        (None, Err(error)) if model.discount() < 1.0 => {
+            if !args.quiet {
+                eprintln!(
+                    "note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)"
+                );
+            }
+            DEFAULT_GRID
+        }
+        (None, Err(error)) => {
+            return Err(Failure::usage(error).hint(format!(
+                "--grid {DEFAULT_GRID} rounds returns to that many values and reports lower and upper bounds"
+            )));
+        }
+    };
+    let round = |rounding| Planner::rounded(model, grid, rounding, progress);
+    Ok((round(Rounding::Down), Some(round(Rounding::Up))))
+}
+
+fn report(
+    problem: &Problem,
+    planner: &Planner,
+    levels: &[(f64, Option<Buffer>)],
+    solved: &[Solved],
+) -> Report {
+    let level = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
+        let best = solved.plan.best;
+        let exact = planner.is_exact();
+        Level {
+            tau,
+            best_quantile: exact.then_some(best.value),
+            best_quantile_lower: (!exact).then_some(best.value),
+            best_quantile_upper: solved.upper,
+            probability_at_least: solved.plan.probability_at_least,
+            policy_mean: solved.plan.evaluation.mean,
+            risk_neutral_quantile: planner.mean_evaluation().law.quantile(tau),
+            certificate: Certificate {
+                least_probability_below: best.least_below,
+                next_return: best.next.map(|(value, _)| value),
+                least_probability_below_next: best.next.map(|(_, probability)| probability),
+            },
+            buffered: solved.buffered.as_ref().map(|(plan, rule)| Buffered {
+                beta: plan.buffer.beta(),
+                buffered_upper: plan.upper,
+                buffered_mixture: plan.mixture_upper,
+                buffered_lower: plan.lower,
+                buffered_policy_quantile: plan.evaluation.law.quantile(tau),
+                buffered_policy_mean: plan.evaluation.mean,
+                mixture_weight: plan.mixture.as_ref().map(|mixture| mixture.weight),
+                paper_rule_quantile: rule.as_ref().map(|rule| rule.law.quantile(tau)),
+                paper_rule_buffered: rule.as_ref().map(|rule| rule.law.buffered_quantile(&plan.buffer)),
+            }),
+        }
+    };
+    Report {
+        problem: problem.name.clone(),
+        states: problem.model.n_states(),
+        actions: problem.model.n_actions(),
+        horizon: problem.model.horizon(),
+        exact: planner.is_exact(),
+        returns: planner.n_returns(),
+        max_mean: planner.max_mean(),
+        taus: levels.iter().zip(solved).map(level).collect(),
+    }
+}
+
+fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved]) -> String {
+    let kind = if report.exact { "exact" } else { "bounds, rewards rounded" };
+    let mut out = format!(
+        "{}: {} states, {} actions, horizon {}; {kind} over {} return values\nlargest mean {}\n\n",
+        report.problem,
+        report.states,
+        report.actions,
+        report.horizon,
+        report.returns,
+        number(report.max_mean)
+    );
+    let headings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let mut rows =
+        vec![headings(&["τ", "best quantile Q*_τ", "its P(R ≥ Q*_τ)", "its mean", "risk-neutral Q_τ"])];
+    let optional = |value: Option<f64>| value.map_or("–".to_owned(), number);
+    for level in &report.taus {
+        let best = match (level.best_quantile, level.best_quantile_lower, level.best_quantile_upper) {
+            (None, Some(low), Some(high)) => format!("{} … {}", number(low), number(high)),
+            (value, ..) => optional(value),
+        };
+        rows.push(vec![
+            number(level.tau),
+            best,
+            number(level.probability_at_least),
+            number(level.policy_mean),
+            number(level.risk_neutral_quantile),
+        ]);
+    }
+    out += &table(&rows);
+
+    out += "\nCertificate\n";
+    for level in &report.taus {
+        let Certificate { least_probability_below, next_return, least_probability_below_next } =
+            level.certificate;
+        let value = level.best_quantile.or(level.best_quantile_lower).unwrap_or(f64::NAN);
+        let _ = write!(
+            out,
+            "  τ = {}: some policy has P(R < {}) = {} < τ",
+            number(level.tau),
+            number(value),
+            number(least_probability_below)
+        );
+        let _ = match (next_return, least_probability_below_next) {
+            (Some(next), Some(p)) if report.exact => {
+                writeln!(out, "; every policy has P(R < {}) ≥ {} ≥ τ", number(next), number(p))
+            }
+            (None, _) if report.exact => writeln!(out, "; no return is larger"),
+            _ => writeln!(out, "; the upper bound holds for every policy"),
+        };
+    }
+
+    if report.taus.iter().any(|level| level.buffered.is_some()) {
+        out += "\nBuffered quantile: UB1 ≥ UB2 (best mixture) ≥ best deterministic ≥ LB (attained)\n";
+        let mut rows = vec![headings(&[
+            "τ",
+            "β",
+            "UB1",
+            "UB2",
+            "LB",
+            "its Q_τ",
+            "its mean",
+            "mixture",
+            "paper's rule: Q_τ^β",
+            "Q_τ",
+        ])];
+        for (level, buffered) in
+            report.taus.iter().filter_map(|level| Some((level, level.buffered.as_ref()?)))
+        {
+            rows.push(vec![
+                number(level.tau),
+                number(buffered.beta),
+                number(buffered.buffered_upper),
+                number(buffered.buffered_mixture),
+                number(buffered.buffered_lower),
+                number(buffered.buffered_policy_quantile),
+                number(buffered.buffered_policy_mean),
+                buffered
+                    .mixture_weight
+                    .map_or("none needed".into(), |w| format!("{} : {}", number(w), number(1.0 - w))),
+                optional(buffered.paper_rule_buffered),
+                optional(buffered.paper_rule_quantile),
+            ]);
+        }
+        out += &table(&rows);
+    }
+
+    let mut too_large = false;
+    for (level, solved) in report.taus.iter().zip(solved) {
+        let (cells, at) = policy_cells(planner, solved.policy());
+        match text::policy_map(&cells, &problem.states, &problem.actions) {
+            Some(map) => {
+                let _ = write!(out, "\nPolicy for τ = {} ({at})\n{map}", number(level.tau));
+            }
+            None => too_large = true,
+        }
+    }
+    if too_large {
+        out += "\nThe policies are too large for the screen: --policy FILE.csv writes them, --plot FILE.svg draws them.\n";
+    }
+    out
+}
+
+/// Actions by stage and state, at the collected reward that the policy most likely has there; and that in words.
+fn policy_cells(planner: &Planner, policy: &PlannedPolicy) -> (Vec<Vec<Option<usize>>>, &'static str) {
+    let typical = planner.typical_collected(policy);
+    let always_zero = typical.iter().flatten().flatten().all(|&c| c == 0.0);
+    let at = if always_zero { "at C_h = 0" } else { "at the most likely C_h" };
+    let action = |stage, state, collected: &Option<f64>| {
+        collected.map(|collected| policy.action(&AugmentedInput { stage, state, collected }))
+    };
+    let stages = typical.iter().enumerate();
+    let cells = stages.map(|(h, states)| states.iter().enumerate().map(|(s, c)| action(h, s, c)).collect());
+    (cells.collect(), at)
+}
+
+fn write_files(
+    args: &Args,
+    problem: &Problem,
+    planner: &Planner,
+    levels: &[(f64, Option<Buffer>)],
+    solved: &[Solved],
+) -> Result<(), Failure> {
+    let write = |path: &PathBuf, figure: Figure| {
+        let bytes = figure.encode(path).map_err(Failure::runtime)?;
+        atomic::write(path, &bytes).map_err(Failure::runtime)
+    };
+    if let Some(path) = &args.policy {
+        let policies: Vec<_> = levels.iter().zip(solved).map(|(&(tau, _), s)| (tau, s.policy())).collect();
+        atomic::write_with(path, |out| write_policies(planner, problem, &policies, out))
+            .map_err(Failure::runtime)?;
+    }
+    if let Some(path) = &args.plot {
+        write(path, draw_policies(problem, planner, levels, solved))?;
+    }
+    if let Some(path) = &args.plot_law {
+        write(path, draw_laws(problem, planner, levels, solved))?;
+    }
+    Ok(())
+}
+
+fn heading(tau: f64, solved: &Solved) -> String {
+    match &solved.buffered {
+        Some((plan, _)) => {
+            format!(
+                "τ = {}, β = {} · Q_τ^β = {}",
+                number(tau),
+                number(plan.buffer.beta()),
+                number(plan.lower)
+            )
+        }
+        None => format!("τ = {} · Q*_τ = {}", number(tau), number(solved.plan.best.value)),
+    }
+}
+
+fn draw_policies(
+    problem: &Problem,
+    planner: &Planner,
+    levels: &[(f64, Option<Buffer>)],
+    solved: &[Solved],
+) -> Figure {
+    let mut note = "";
+    // Terminal states have no decisions: leave their rows out.
+    let shown: Vec<usize> = (0..problem.states.len()).filter(|&s| !problem.model.is_terminal(0, s)).collect();
+    let panel = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
+        let (cells, at) = policy_cells(planner, solved.policy());
+        note = at;
+        let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
+        Panel { heading: heading(tau, solved), cells: cells.iter().map(column).collect() }
+    };
+    let panels = levels.iter().zip(solved).map(panel).collect();
+    policy_map::draw(&PolicyMap {
+        title: "Planned policies".into(),
+        problem: problem.name.clone(),
+        actions: problem.actions.clone(),
+        state_axis: "state".into(),
+        states: shown.iter().map(|&s| problem.states[s].clone()).collect(),
+        panels,
+        note: format!("Planned, not learned; actions {note}."),
+    })
+}
+
+fn draw_laws(
+    problem: &Problem,
+    planner: &Planner,
+    levels: &[(f64, Option<Buffer>)],
+    solved: &[Solved],
+) -> Figure {
+    let neutral = &planner.mean_evaluation().law;
+    let panel = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
+        let law = &solved.evaluation().law;
+        let buffered = solved.buffered.as_ref().map(|(plan, _)| plan);
+        LawPanel {
+            heading: heading(tau, solved),
+            values: law.values().to_vec(),
+            probabilities: law.probabilities().to_vec(),
+            reference: Some((
+                "risk-neutral policy".into(),
+                neutral.values().to_vec(),
+                neutral.probabilities().to_vec(),
+            )),
+            tau,
+            beta: buffered.map(|plan| plan.buffer.beta()),
+            quantile: law.quantile(tau),
+            buffered: buffered.map(|plan| plan.lower),
+        }
+    };
+    law_plot::draw(&LawPlot {
+        title: "Law of the total return".into(),
+        problem: problem.name.clone(),
+        policy: "planned policy".into(),
+        panels: levels.iter().zip(solved).map(panel).collect(),
+        note: if planner.is_exact() {
+            "Exact laws.".into()
+        } else {
+            "Rewards rounded down: a lower bound.".into()
+        },
+    })
+}

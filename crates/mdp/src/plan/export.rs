@@ -1,0 +1,40 @@
+//! A policy as a table that anyone can execute: `tau,stage,state,collected,action`.
+//!
+//! One row for every x = (h, s, c) that can occur under some policy. Stages count from 0, states and actions go by the
+//! problem's own labels. With rounded rewards, `collected` is the sum of the rounded rewards, which is what the policy
+//! tracks.
+
+use std::io::{self, Write};
+
+use super::{PlannedPolicy, Planner};
+use crate::model::Problem;
+use crate::trajectory::AugmentedInput;
+
+/// Writes the policies of several levels into one file.
+pub fn write_policies(
+    planner: &Planner,
+    problem: &Problem,
+    policies: &[(f64, &PlannedPolicy)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let reachable = planner.reachable_collected();
+    let mut rows = csv::Writer::from_writer(out);
+    rows.write_record(["tau", "stage", "state", "collected", "action"])?;
+    for (tau, policy) in policies {
+        for (stage, states) in reachable.iter().enumerate() {
+            for (state, values) in states.iter().enumerate() {
+                for &collected in values {
+                    let action = policy.action(&AugmentedInput { stage, state, collected });
+                    rows.write_record([
+                        &tau.to_string(),
+                        &stage.to_string(),
+                        &problem.states[state],
+                        &collected.to_string(),
+                        &problem.actions[action],
+                    ])?;
+                }
+            }
+        }
+    }
+    rows.flush()
+}
