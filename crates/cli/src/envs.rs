@@ -14,7 +14,7 @@ use crate::text;
 
 /// Flags of `bqrl envs`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct EnvsArgs {
     /// Show one problem only
     pub problem: Option<String>,
     /// A parameter of the problem, e.g. --env offers=40; may be repeated
@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 /// Lists, and exports when asked.
-pub fn run(args: &Args) -> Result<String, Failure> {
+pub fn run(args: &EnvsArgs) -> Result<String, Failure> {
     let Some(name) = &args.problem else {
         return Ok(if args.json { listing_json(problems::list()) } else { listing(problems::list()) });
     };

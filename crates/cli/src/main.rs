@@ -27,9 +27,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// The exact optimum of a problem at any risk level, with a certificate and the policy
-    Plan(plan::Args),
+    Plan(plan::PlanArgs),
     /// The built-in problems with their parameters
-    Envs(envs::Args),
+    Envs(envs::EnvsArgs),
 }
 
 fn main() -> ExitCode {
@@ -83,4 +83,14 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
     let failure = Failure::usage(message).hint(hint);
     failure.report();
     ExitCode::from(failure.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_of_all_verbs_are_consistent() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::problem;
+use crate::problem::{self, ProblemArgs};
 use crate::text::{self, number, table};
 
 /// Values of the return when rewards must be rounded and no `--grid` was given.
@@ -33,9 +33,9 @@ const RULE_ATOMS: usize = 20_000;
 
 /// Flags of `bqrl plan`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct PlanArgs {
     #[command(flatten)]
-    problem: problem::Args,
+    problem: ProblemArgs,
     /// Risk levels in (0, 1)
     #[arg(long, value_delimiter = ',', default_value = "0.1,0.5,0.9", value_name = "TAU,…")]
     tau: Vec<f64>,
@@ -147,7 +147,7 @@ impl Solved {
 }
 
 /// Plans, writes what was asked for, and returns what to print.
-pub fn run(args: &Args) -> Result<String, Failure> {
+pub fn run(args: &PlanArgs) -> Result<String, Failure> {
     let levels = levels(args)?;
     for path in [&args.plot, &args.plot_law].into_iter().flatten() {
         check_figure_path(path)?;
@@ -161,7 +161,7 @@ pub fn run(args: &Args) -> Result<String, Failure> {
 }
 
 /// τ with its buffer, checked.
-fn levels(args: &Args) -> Result<Vec<(f64, Option<Buffer>)>, Failure> {
+fn levels(args: &PlanArgs) -> Result<Vec<(f64, Option<Buffer>)>, Failure> {
     if args.beta.len() > 1 && args.beta.len() != args.tau.len() {
         return Err(Failure::usage(format!(
             "--beta takes one value, or one per level: got {} for {} levels",
@@ -186,7 +186,7 @@ fn check_figure_path(path: &Path) -> Result<(), Failure> {
     Err(Failure::usage(format!("a figure is written as .svg or .png, got {}", path.display())))
 }
 
-fn plan(args: &Args, problem: &Problem, levels: &[(f64, Option<Buffer>)]) -> Result<String, Failure> {
+fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) -> Result<String, Failure> {
     let bar = if args.quiet || args.json { ProgressBar::hidden() } else { ProgressBar::no_length() };
     bar.set_style(ProgressStyle::with_template("{spinner} {msg} · {elapsed}").expect("a valid template"));
     let progress = |pass: u64, stages: usize, horizon: usize| {
@@ -228,7 +228,7 @@ type Bounds<'a> = (Planner<'a>, Option<Planner<'a>>);
 
 /// The exact planner, or the pair whose values enclose the exact ones.
 fn planners<'a>(
-    args: &Args,
+    args: &PlanArgs,
     problem: &Problem,
     progress: &'a (dyn Fn(u64, usize, usize) + Sync),
 ) -> Result<Bounds<'a>, Failure> {
@@ -418,7 +418,7 @@ fn policy_cells(planner: &Planner, policy: &PlannedPolicy) -> (Vec<Vec<Option<us
 }
 
 fn write_files(
-    args: &Args,
+    args: &PlanArgs,
     problem: &Problem,
     planner: &Planner,
     levels: &[(f64, Option<Buffer>)],

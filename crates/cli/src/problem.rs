@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// The flags that choose a problem.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ProblemArgs {
     /// A built-in problem (`bqrl envs` lists them) or an MDP file: CSV with the columns idstatefrom, idaction, idstateto,
     /// probability, reward
     pub problem: String,
@@ -35,7 +35,7 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// Builds or reads the problem.
-pub fn load(args: &Args) -> Result<Problem, Failure> {
+pub fn load(args: &ProblemArgs) -> Result<Problem, Failure> {
     if problems::names().any(|name| name == args.problem) {
         return built_in(args);
     }
@@ -43,7 +43,7 @@ pub fn load(args: &Args) -> Result<Problem, Failure> {
     if path.exists() || args.problem.contains(['/', '\\', '.']) { file(args, path) } else { built_in(args) }
 }
 
-fn built_in(args: &Args) -> Result<Problem, Failure> {
+fn built_in(args: &ProblemArgs) -> Result<Problem, Failure> {
     let mut parameters = args.parameters.clone();
     parameters.extend(args.horizon.map(|h| ("horizon".to_owned(), h.to_string())));
     parameters.extend(args.start.map(|s| ("start".to_owned(), s.to_string())));
@@ -73,7 +73,7 @@ fn built_in(args: &Args) -> Result<Problem, Failure> {
     Ok(problem)
 }
 
-fn file(args: &Args, path: &Path) -> Result<Problem, Failure> {
+fn file(args: &ProblemArgs, path: &Path) -> Result<Problem, Failure> {
     if let Some((key, _)) = args.parameters.first() {
         return Err(Failure::usage(format!("an MDP file has no parameters, got --env {key}=…")));
     }

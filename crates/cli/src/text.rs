@@ -73,8 +73,8 @@ fn marks(actions: &[String]) -> Option<Vec<String>> {
         let marks: Vec<String> = actions
             .iter()
             .map(|name| {
-                // "order 3" is told apart by its number, "stop" by its letter.
-                let word = name.rsplit(' ').next().unwrap_or(name);
+                // "order-3" is told apart by its number, "stop" by its letter.
+                let word = name.rsplit([' ', '-']).next().unwrap_or(name);
                 word.chars().take(length).collect::<String>().to_uppercase()
             })
             .collect();

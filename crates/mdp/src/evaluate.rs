@@ -6,12 +6,16 @@
 //! ```
 //!
 //! One forward pass over the reward collected so far; mass that reaches a terminal state or the horizon is the law.
+//! Tails of a state's mass that hold less than [`TAIL`] in all are dropped: together they stay below rounding error.
 
 use bqrl_math::law::ReturnLaw;
 
 use crate::model::Model;
 use crate::returns::{Compiled, Ladder, Ladders, Step, TooManyReturns};
 use crate::trajectory::AugmentedInput;
+
+/// Mass at either end of a state's distribution that is not worth following.
+const TAIL: f64 = 1e-18;
 
 /// A rule for acting on x = (h, s, c), possibly at random.
 pub trait Policy {
@@ -76,6 +80,24 @@ impl Mass {
         &mut self.cells[begin..begin + len]
     }
 
+    /// Drops the tails.
+    fn trim(&mut self) {
+        let tail = |cells: &mut dyn Iterator<Item = &f64>| {
+            let mut sum = 0.0;
+            cells
+                .take_while(|&&mass| {
+                    sum += mass;
+                    sum < TAIL
+                })
+                .count()
+        };
+        let keep = self.cells.len() - tail(&mut self.cells.iter().rev());
+        self.cells.truncate(keep);
+        let drop = tail(&mut self.cells.iter());
+        self.cells.drain(..drop);
+        self.first += drop as i64;
+    }
+
     /// The rungs that hold mass.
     pub fn atoms(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
         (self.first..).zip(self.cells.iter().copied()).filter(|&(_, mass)| mass > 0.0)
@@ -96,7 +118,7 @@ pub(crate) fn forward(
     policy: &dyn Policy,
     mut visit: impl FnMut(usize, usize, &Mass),
 ) -> Evaluation {
-    let mut atoms: Vec<(f64, f64)> = Vec::new();
+    let mut law = Law { collected, on_lattice: Mass::default(), atoms: Vec::new() };
     let mut mean = 0.0;
     let mut now = vec![Mass::default(); compiled.n_states];
     for &(state, probability) in &compiled.start {
@@ -106,6 +128,7 @@ pub(crate) fn forward(
         let mut next = vec![Mass::default(); compiled.n_states + 1];
         for &state in &compiled.alive[stage] {
             let state = state as usize;
+            now[state].trim();
             visit(stage, state, &now[state]);
             for run in runs(policy, collected, stage, state, &now[state]) {
                 let block = &now[state].cells[run.from..run.to];
@@ -132,15 +155,39 @@ pub(crate) fn forward(
             }
         }
         let over = next.pop().expect("the last row collects finished episodes");
-        atoms.extend(over.atoms().map(|(rung, mass)| (collected.ended_value(stage + 1, rung), mass)));
+        law.add(&over, |rung| collected.ended_value(stage + 1, rung));
         now = next;
     }
     for mass in &now {
-        atoms.extend(mass.atoms().map(|(rung, mass)| (collected.value(compiled.horizon, rung), mass)));
+        law.add(mass, |rung| collected.value(compiled.horizon, rung));
     }
-    let law = ReturnLaw::from_atoms_within(atoms, compiled.tolerance)
-        .expect("mass is conserved: transition rows sum to 1 and every policy's choice does");
-    Evaluation { law, mean }
+    Evaluation { law: law.finish(compiled.tolerance), mean }
+}
+
+/// The law of the return as it comes together.
+struct Law<'a> {
+    collected: &'a Ladder,
+    /// On a lattice a rung has the same value at all stages: mass adds up cell by cell.
+    on_lattice: Mass,
+    atoms: Vec<(f64, f64)>,
+}
+
+impl Law<'_> {
+    fn add(&mut self, mass: &Mass, value: impl Fn(i64) -> f64) {
+        if self.collected.quantum().is_none() {
+            self.atoms.extend(mass.atoms().map(|(rung, mass)| (value(rung), mass)));
+        } else if !mass.cells.is_empty() {
+            let sum = self.on_lattice.range(mass.first, mass.cells.len());
+            sum.iter_mut().zip(&mass.cells).for_each(|(sum, mass)| *sum += mass);
+        }
+    }
+
+    fn finish(mut self, tolerance: f64) -> ReturnLaw {
+        let cells = self.on_lattice.atoms().map(|(rung, mass)| (self.collected.value(0, rung), mass));
+        self.atoms.extend(cells);
+        ReturnLaw::from_atoms_within(self.atoms, tolerance)
+            .expect("mass is conserved: transition rows sum to 1 and every policy's choice does")
+    }
 }
 
 /// Asks the policy at every rung that holds mass; empty rungs join the run before them.

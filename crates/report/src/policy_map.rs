@@ -243,7 +243,7 @@ fn legend(actions: &[String], colours: &[String], any_blank: bool) -> Vec<Entry>
         named.map(|(colour, label)| Entry::Swatch { colour, label }).collect()
     };
     if any_blank {
-        entries.push(Entry::Hatch { label: "nothing to decide".to_owned() });
+        entries.push(Entry::Hatch { label: "cannot occur".to_owned() });
     }
     entries
 }
@@ -402,7 +402,7 @@ mod tests {
         map.title = "a < b".to_owned();
         let svg = draw(&map).svg().to_owned();
         assert!(svg.contains("role=\"img\"") && svg.contains("<title>a &lt; b, noise</title>"));
-        assert!(svg.contains("2 states and 1 periods") && svg.contains(">nothing to decide<"));
+        assert!(svg.contains("2 states and 1 periods") && svg.contains(">cannot occur<"));
     }
 
     #[test]

@@ -130,7 +130,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// τ − β, the share of outcomes below the window.
     fn ignored(&self) -> f64 {
-        self.buffer.tau() - self.buffer.beta()
+        self.buffer.lower()
     }
 
     fn met(&self, policy: PlannedPolicy) -> Met {
@@ -138,21 +138,25 @@ impl Search<'_> {
         Met { policy, evaluation }
     }
 
-    /// The risk-neutral policy, and those that attain Q*_u at levels across the window: good deterministic policies
-    /// often are among them, and all of them come from one pass.
+    /// The risk-neutral policy, and those that attain Q*_u at levels across the window, which all come from one pass:
+    /// good deterministic policies often are among them. At both ends of the window also those that spend their slack
+    /// on the mean.
     fn starting_policies(&self) -> Vec<Met> {
         const LEVELS: u32 = 8;
+        const REFINEMENTS: usize = 6;
         let neutral = self.planner.mean_evaluation().clone();
         let mut met = vec![Met { policy: self.planner.mean_policy(), evaluation: neutral }];
         let level = |k: u32| self.ignored() + self.buffer.beta() * f64::from(k) / f64::from(LEVELS);
         let mut targets: Vec<f64> =
             (1..=LEVELS).map(|k| self.planner.best_quantile(level(k)).value).collect();
         targets.dedup();
-        met.extend(
-            targets
-                .iter()
-                .map(|&g| self.met(self.planner.policy(self.planner.tie_broken(), Index::Residual(g)))),
-        );
+        for g in targets {
+            met.push(self.met(self.planner.policy(self.planner.tie_broken(), Index::Residual(g))));
+        }
+        for level in [self.ignored(), self.buffer.tau()].into_iter().filter(|&level| level > 0.0) {
+            let plan = self.planner.quantile_policy(level, REFINEMENTS);
+            met.push(Met { policy: plan.policy, evaluation: plan.evaluation });
+        }
         met
     }
 

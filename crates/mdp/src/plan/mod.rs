@@ -186,6 +186,7 @@ impl<'a> Planner<'a> {
             cost,
             mean_price,
             keep_policy,
+            arch: pulp::Arch::new(),
             progress: &|stages| progress(pass, stages, horizon),
         }
         .run();

@@ -14,6 +14,9 @@
 //! row is a contiguous array, an update is `acc[i] += p · later[i + shift]`, and nothing is reassociated: results
 //! are the same bits for any number of threads and any vector width.
 
+// What runs inside a dispatch is compiled once per vector width, and for that it must be inlined.
+#![allow(clippy::inline_always)]
+
 use rayon::prelude::*;
 
 use super::mean::MeanPlan;
@@ -106,6 +109,8 @@ pub(crate) struct Pass<'a> {
     /// 1/λ; 0 ignores the mean but for ties.
     pub mean_price: f64,
     pub keep_policy: bool,
+    /// The vectors to use; results are the same bits with any.
+    pub arch: pulp::Arch,
     /// Told the number of stages done.
     pub progress: &'a (dyn Fn(usize) + Sync),
 }
@@ -127,13 +132,17 @@ impl Pass<'_> {
         later.push(self.final_row(horizon, true));
         let mut actions = Vec::new();
         let mut updates = 0;
-        // The widest vectors that this machine has. Results are the same bits with any.
-        let arch = pulp::Arch::new();
         for stage in (0..horizon).rev() {
             let alive = &self.compiled.alive[stage];
             let width: usize = later.iter().map(|row| row.values.len()).sum::<usize>() / later.len() + 1;
             let compute = |scratch: &mut Scratch, &state: &u32| {
-                arch.dispatch(RowTask { pass: self, stage, state: state as usize, later: &later, scratch })
+                self.arch.dispatch(RowTask {
+                    pass: self,
+                    stage,
+                    state: state as usize,
+                    later: &later,
+                    scratch,
+                })
             };
             let done: Vec<Computed> = if self.compiled.n_transitions(stage) * width < PARALLEL_WORK {
                 let mut scratch = Scratch::default();
@@ -385,4 +394,62 @@ fn trim(first: i64, costs: &[f64]) -> Row {
     let from = costs.partition_point(|&cost| cost <= TRIM);
     let to = costs.partition_point(|&cost| cost < 1.0 - TRIM).max(from);
     Row { first: first + from as i64, values: costs[from..to].to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problems;
+    use crate::returns::Ladders;
+
+    #[test]
+    fn every_vector_width_gives_the_same_bits() {
+        let problem = problems::build("inventory", &[]).unwrap();
+        let compiled = Compiled::new(&problem.model);
+        let ladders = Ladders::exact(&compiled).unwrap();
+        let mean = MeanPlan::new(&compiled);
+        let sweep = |arch, cost, mean_price| {
+            let (keep_policy, progress) = (true, &|_| {});
+            let ladder = &ladders.residual;
+            Pass {
+                compiled: &compiled,
+                mean: &mean,
+                ladder,
+                anchor: None,
+                cost,
+                mean_price,
+                keep_policy,
+                arch,
+                progress,
+            }
+            .run()
+        };
+        for (cost, mean_price) in [(Cost::Step, 0.0), (Cost::Step, 0.01), (Cost::Ramp(20.5), 0.0)] {
+            let (wide, plain) =
+                (sweep(pulp::Arch::new(), cost, mean_price), sweep(pulp::Arch::Scalar, cost, mean_price));
+            assert_eq!(wide.root, plain.root);
+            assert!(wide.root.values.len() > 100);
+            for (a, b) in
+                wide.actions.iter().flatten().flatten().zip(plain.actions.iter().flatten().flatten())
+            {
+                assert_eq!(format!("{a:?}"), format!("{b:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_zero_below_its_band_and_one_above() {
+        let row = trim(10, &[0.0, 1e-16, 0.25, 0.5, 1.0, 1.0]);
+        assert_eq!(row, Row { first: 12, values: vec![0.25, 0.5] });
+        assert_eq!([9, 11, 12, 13, 14, 99].map(|rung| row.at(rung)), [0.0, 0.0, 0.25, 0.5, 1.0, 1.0]);
+        // Nothing in between is an empty band at the step.
+        assert_eq!(trim(0, &[0.0, 0.0, 1.0]), Row { first: 2, values: vec![] });
+    }
+
+    #[test]
+    fn an_action_must_be_better_by_more_than_rounding() {
+        let (mut best, mut which) = ([0.5, 0.5], [0.0, 0.0]);
+        keep_smaller_with_action(&mut best, &mut which, &[0.5 - 1e-15, 0.4], 3.0);
+        assert_eq!((best, which), ([0.5, 0.4], [0.0, 3.0]));
+    }
 }
