@@ -196,7 +196,7 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
     let (planner, above) = planners(args, problem, &progress)?;
     // One pass has been made; it tells what the next ones cost.
     let affordable = (REFINE_UPDATES / planner.cost().1.max(1) / levels.len() as u64) as usize;
-    let refine = args.refine.unwrap_or(affordable.clamp(1, 12));
+    let refine = args.refine.unwrap_or(affordable.min(12));
     let passes = args.passes.unwrap_or(affordable.clamp(12, 200));
     let solved: Vec<Solved> = levels
         .iter()

@@ -37,10 +37,6 @@ fn random(n_states: usize, n_actions: usize, successors: usize, horizon: usize, 
     Model::new(vec![kernel], horizon, 1.0, vec![(0, 1.0)]).unwrap()
 }
 
-fn one_core<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(work)
-}
-
 fn values_only(bencher: Bencher, model: &Model, threads: usize) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     let updates = pool.install(|| Planner::exact(model, &silent).unwrap().cost().1);
@@ -49,30 +45,41 @@ fn values_only(bencher: Bencher, model: &Model, threads: usize) {
     });
 }
 
-/// A stage fits in the second-level cache: 100 states × 500 targets × 8 bytes = 400 kB.
-#[divan::bench(args = [5, 20, 100, 400])]
-fn stage_in_l2_targets(bencher: Bencher, top: usize) {
+/// A stage fits in the second-level cache: 100 states × up to 500 targets × 8 bytes = 400 kB.
+#[divan::bench(args = [5, 20], sample_count = 20, sample_size = 1)]
+fn in_cache_by_targets(bencher: Bencher, top: usize) {
     values_only(bencher, &random(100, 4, 5, 100, top), 1);
 }
 
-/// Cost as the states grow: the stage leaves the caches.
+/// The stage leaves the caches as states grow: 10,000 states, 4 actions, 5 successors, 100 stages, 501 targets.
 #[divan::bench(args = [100, 1_000, 10_000], sample_count = 3, sample_size = 1)]
-fn states_one_core(bencher: Bencher, n_states: usize) {
+fn by_states(bencher: Bencher, n_states: usize) {
     values_only(bencher, &random(n_states, 4, 5, 100, 5), 1);
 }
 
 /// The same on two cores.
 #[divan::bench(args = [1_000, 10_000], sample_count = 3, sample_size = 1)]
-fn states_two_cores(bencher: Bencher, n_states: usize) {
+fn by_states_two_cores(bencher: Bencher, n_states: usize) {
     values_only(bencher, &random(n_states, 4, 5, 100, 5), 2);
 }
 
-/// With the policy kept and its slack spent on the mean: several passes, a byte per cell.
+#[divan::bench(args = [2, 8, 32], sample_count = 5, sample_size = 1)]
+fn by_actions(bencher: Bencher, n_actions: usize) {
+    values_only(bencher, &random(100, n_actions, 5, 100, 5), 1);
+}
+
+#[divan::bench(args = [50, 100, 200, 400], sample_count = 5, sample_size = 1)]
+fn by_horizon(bencher: Bencher, horizon: usize) {
+    values_only(bencher, &random(100, 4, 5, horizon, 5), 1);
+}
+
+/// One level with its policy, its slack spent on the mean: several passes, actions kept, laws evaluated.
 #[divan::bench(args = [100, 1_000], sample_count = 3, sample_size = 1)]
-fn policy_one_core(bencher: Bencher, n_states: usize) {
+fn with_policy(bencher: Bencher, n_states: usize) {
     let model = random(n_states, 4, 5, 100, 5);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     bencher.bench_local(|| {
-        one_core(|| {
+        pool.install(|| {
             let planner = Planner::exact(&model, &silent).unwrap();
             black_box(planner.quantile_policy(0.1, 8).evaluation.mean)
         })

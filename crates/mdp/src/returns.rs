@@ -28,8 +28,15 @@ const CELL_LIMIT: usize = 1 << 28;
 const LIST_LIMIT: usize = 1 << 18;
 /// A listed ladder is worth its slower look-ups when it is this many times shorter than the lattice.
 const LIST_ADVANTAGE: usize = 16;
-/// How many sums may be formed while a list is built, before giving up.
-const LIST_WORK: usize = 1 << 27;
+/// How many sums may be formed while a list is built, before giving up; fewer when there is a lattice to fall back on.
+const LIST_WORK: usize = 1 << 25;
+const LIST_TRIAL: usize = 1 << 20;
+
+#[derive(Clone, Copy)]
+struct ListLimit {
+    values: usize,
+    work: usize,
+}
 
 /// The return set has too many values to be exact.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -261,10 +268,14 @@ impl Ladders {
         let quantum = if undiscounted { quantum(&compiled.rewards) } else { None };
         let lattice_size = quantum.map(|q| ((high - low) / q).round() + 1.0);
 
-        let list_limit =
-            lattice_size.map_or(LIST_LIMIT, |n| LIST_LIMIT.min((n / LIST_ADVANTAGE as f64) as usize));
-        if let Some(residual) = listed_residual(compiled, list_limit)
-            && let Some(collected) = listed_collected(compiled, list_limit)
+        let limit = match lattice_size {
+            Some(n) => {
+                ListLimit { values: LIST_LIMIT.min((n / LIST_ADVANTAGE as f64) as usize), work: LIST_TRIAL }
+            }
+            None => ListLimit { values: LIST_LIMIT, work: LIST_WORK },
+        };
+        if let Some(residual) = listed_residual(compiled, limit)
+            && let Some(collected) = listed_collected(compiled, limit)
         {
             let size = residual.alive[0].len();
             check_cells(compiled, size as f64)?;
@@ -278,7 +289,7 @@ impl Ladders {
             (_, size) => Err(TooManyReturns {
                 size: match size {
                     Some(n) => format!("{n:.0} possible values between {low} and {high}"),
-                    None => format!("more than {list_limit} irregular values between {low} and {high}"),
+                    None => format!("more than {LIST_LIMIT} irregular values between {low} and {high}"),
                 },
                 limit: format!("{} values", if size.is_some() { LATTICE_LIMIT } else { LIST_LIMIT }),
             }),
@@ -381,7 +392,7 @@ impl Ladder {
 
 /// Residual targets: D_H = {0}, D_h = { γ^h r + d } ∪ { γ^h r that end the episode }, rising. Rung i stands for the
 /// targets in (d_{i−1}, d_i]; one rung more, for targets beyond every return, closes the list.
-fn listed_residual(compiled: &Compiled, limit: usize) -> Option<Ladder> {
+fn listed_residual(compiled: &Compiled, limit: ListLimit) -> Option<Ladder> {
     let horizon = compiled.horizon;
     let mut alive = vec![vec![0.0]; horizon + 1];
     let ended = vec![vec![0.0]; horizon + 1];
@@ -394,13 +405,13 @@ fn listed_residual(compiled: &Compiled, limit: usize) -> Option<Ladder> {
             let reward = compiled.reward(stage, code);
             let later = if code % 2 == 1 { &ended } else { &alive };
             work += later[stage + 1].len();
-            if work > LIST_WORK {
+            if work > limit.work {
                 return None;
             }
             values.extend(later[stage + 1].iter().map(|d| reward + d));
         }
         let rungs = merge_close(values, compiled.tolerance);
-        if rungs.len() > limit {
+        if rungs.len() > limit.values {
             return None;
         }
         let mut tables = vec![Step::Shift(0); 2 * compiled.rewards.len()];
@@ -426,7 +437,7 @@ fn listed_residual(compiled: &Compiled, limit: usize) -> Option<Ladder> {
 
 /// Collected rewards: C_0 = {0}, C_{h+1} = C_h + γ^h r, falling, so that the residual target g − c rises with the rung
 /// as it does on every other ladder.
-fn listed_collected(compiled: &Compiled, limit: usize) -> Option<Ladder> {
+fn listed_collected(compiled: &Compiled, limit: ListLimit) -> Option<Ladder> {
     let mut alive = vec![vec![0.0]];
     let mut ended = vec![Vec::new()];
     let mut steps = Vec::new();
@@ -437,7 +448,7 @@ fn listed_collected(compiled: &Compiled, limit: usize) -> Option<Ladder> {
         for &code in &codes {
             let reward = compiled.reward(stage, code);
             work += alive[stage].len();
-            if work > LIST_WORK {
+            if work > limit.work {
                 return None;
             }
             next[code as usize % 2].extend(alive[stage].iter().map(|c| c + reward));
@@ -447,7 +458,7 @@ fn listed_collected(compiled: &Compiled, limit: usize) -> Option<Ladder> {
             rungs.reverse();
             rungs
         });
-        if next.iter().any(|rungs| rungs.len() > limit) {
+        if next.iter().any(|rungs| rungs.len() > limit.values) {
             return None;
         }
         let mut tables = vec![Step::Shift(0); 2 * compiled.rewards.len()];

@@ -226,8 +226,25 @@ impl Pass<'_> {
                 let n = (tile_high - tile_low) as usize;
                 let acc = &mut acc[..n];
                 acc.fill(plan.price);
+                // Transitions whose band covers the whole tile go four at a time, which halves the traffic on `acc`.
+                let mut whole: [(f64, &[f64]); 4] = [(0.0, &[]); 4];
+                let mut waiting = 0;
                 for span in &spans[plan.spans.clone()] {
-                    span.add(acc, tile_low, self.ladder.step(stage, span.code), &later[span.next as usize]);
+                    let (step, row) = (self.ladder.step(stage, span.code), &later[span.next as usize]);
+                    match span.covering(tile_low, tile_high, step, row) {
+                        Some(values) => {
+                            whole[waiting] = (span.probability, values);
+                            waiting += 1;
+                            if waiting == 4 {
+                                add_four(acc, &whole);
+                                waiting = 0;
+                            }
+                        }
+                        None => span.add(acc, tile_low, step, row),
+                    }
+                }
+                for &(probability, values) in &whole[..waiting] {
+                    add_scaled(acc, probability, values);
                 }
                 updates += (n * plan.spans.len()) as u64;
                 let best = &mut best[tile..tile + n];
@@ -321,6 +338,18 @@ struct Span {
 }
 
 impl Span {
+    /// The later row's values for the rungs from `low` to `high`, when they all lie in its band and in one piece.
+    #[inline(always)]
+    fn covering<'a>(&self, low: i64, high: i64, step: &Step, later: &'a Row) -> Option<&'a [f64]> {
+        match step {
+            Step::Shift(by) if self.from <= low && high <= self.to => {
+                let source = (low + by - later.first) as usize;
+                Some(&later.values[source..source + (high - low) as usize])
+            }
+            _ => None,
+        }
+    }
+
     #[inline(always)]
     fn add(&self, acc: &mut [f64], low: i64, step: &Step, later: &Row) {
         let n = acc.len() as i64;
@@ -369,6 +398,15 @@ struct Scratch {
 fn add_scaled(acc: &mut [f64], by: f64, values: &[f64]) {
     for (cell, value) in acc.iter_mut().zip(values) {
         *cell += by * value;
+    }
+}
+
+#[inline(always)]
+fn add_four(acc: &mut [f64], terms: &[(f64, &[f64]); 4]) {
+    let n = acc.len();
+    let [(p, a), (q, b), (r, c), (s, d)] = terms.map(|(by, values)| (by, &values[..n]));
+    for i in 0..n {
+        acc[i] = (((acc[i] + p * a[i]) + q * b[i]) + r * c[i]) + s * d[i];
     }
 }
 
