@@ -49,10 +49,10 @@ fn listing(infos: &[ProblemInfo]) -> String {
     for info in infos {
         let _ = writeln!(out, "{}\n  {}", info.name, info.summary);
         let defaults: Vec<String> =
-            info.parameters.iter().map(|p| format!("{}={}", p.name, p.default)).collect();
-        let _ = writeln!(out, "  --env {}\n", defaults.join(" "));
+            info.parameters.iter().map(|p| format!("{} = {}", p.name, p.default)).collect();
+        let _ = writeln!(out, "  {}\n", defaults.join(", "));
     }
-    out + "`bqrl envs NAME` explains the parameters, `bqrl plan NAME` solves the problem.\n"
+    out + "`bqrl envs NAME` explains the parameters, `bqrl plan NAME --env KEY=VALUE` solves the problem.\n"
 }
 
 fn detail(info: &ProblemInfo, problem: &Problem) -> String {
@@ -63,14 +63,20 @@ fn detail(info: &ProblemInfo, problem: &Problem) -> String {
     }
     let _ = writeln!(
         out,
-        "\n  {} states, {} actions ({}), horizon {}, discount {}",
+        "\n  {} states, start {}, {} actions ({}), horizon {}, discount {}",
         model.n_states(),
+        start(problem),
         model.n_actions(),
         problem.actions.join(", "),
         model.horizon(),
         text::number(model.discount())
     );
     out
+}
+
+/// The start state by the id that an exported file gives it; built-in problems start in one state.
+fn start(problem: &Problem) -> usize {
+    problem.model.start()[0].0
 }
 
 fn info_json(info: &ProblemInfo) -> serde_json::Value {
@@ -91,6 +97,7 @@ fn detail_json(info: &ProblemInfo, problem: &Problem) -> String {
     let mut object = info_json(info);
     object["states"] = json!(problem.model.n_states());
     object["actions"] = json!(problem.actions);
+    object["start"] = json!(start(problem));
     object["horizon"] = json!(problem.model.horizon());
     object["discount"] = json!(problem.model.discount());
     format!("{object}\n")

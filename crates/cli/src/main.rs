@@ -41,7 +41,11 @@ fn main() -> ExitCode {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
     };
-    match result.and_then(|output| print(&output)) {
+    finish(result.and_then(|output| print(&output)))
+}
+
+fn finish(result: Result<(), Failure>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();
@@ -64,7 +68,7 @@ fn print(output: &str) -> Result<(), Failure> {
 /// Clap's message in this program's form: one `error:` line, one `hint:` line. Help and version are no errors.
 fn parse_failure(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion) {
-        return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        return finish(print(&error.render().to_string()));
     }
     if error.kind() == ClapKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(2));

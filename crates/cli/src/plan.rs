@@ -26,8 +26,8 @@ use crate::text::{self, number, table};
 /// Values of the return when rewards must be rounded and no `--grid` was given.
 const DEFAULT_GRID: usize = 20_000;
 /// Updates of the backward pass that may be spent, over all levels, on policies with a better mean and on closing
-/// buffered certificates: some ten seconds on one core. Small problems never get near it.
-const REFINE_UPDATES: u64 = 40_000_000_000;
+/// buffered certificates: a few seconds on one core, ten where memory is the limit. Small problems never get near it.
+const REFINE_UPDATES: u64 = 10_000_000_000;
 /// The paper's rule is shown while the laws that it compares stay this small.
 const RULE_ATOMS: usize = 20_000;
 
@@ -37,20 +37,26 @@ pub struct PlanArgs {
     #[command(flatten)]
     problem: ProblemArgs,
     /// Risk levels in (0, 1)
-    #[arg(long, value_delimiter = ',', default_value = "0.1,0.5,0.9", value_name = "TAU,…")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        default_value = "0.1,0.5,0.9",
+        value_name = "TAU,…"
+    )]
     tau: Vec<f64>,
     /// Buffer widths in (0, tau], one for all levels or one per level: adds the buffered optimum and what the paper's own
     /// rule attains; policies and pictures are then those of the buffered objective
-    #[arg(long, value_delimiter = ',', value_name = "BETA,…")]
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true, value_name = "BETA,…")]
     beta: Vec<f64>,
     /// Round rewards to about this many values of the return, and report lower and upper bounds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     grid: Option<u32>,
     /// At most this many passes per level to spend a policy's slack on its mean [default: 12, fewer on large problems]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     refine: Option<usize>,
     /// At most this many passes per level to close the buffered certificate [default: 200, fewer on large problems]
-    #[arg(long, value_name = "N", requires = "beta")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", requires = "beta")]
     passes: Option<usize>,
     /// Write the policies as CSV: tau, stage, state, collected, action
     #[arg(long, value_name = "FILE.csv")]
@@ -62,7 +68,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE.svg|png")]
     plot_law: Option<PathBuf>,
     /// Threads to plan with; the results do not depend on it [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
@@ -152,6 +158,7 @@ pub fn run(args: &PlanArgs) -> Result<String, Failure> {
     for path in [&args.plot, &args.plot_law].into_iter().flatten() {
         check_figure_path(path)?;
     }
+    check_outputs(args)?;
     let problem = problem::load(&args.problem)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(args.threads.map_or(0, usize::from))
@@ -184,6 +191,32 @@ fn check_figure_path(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!("a figure is written as .svg or .png, got {}", path.display())))
+}
+
+/// Refuses outputs that would overwrite the input or each other, and folders that are not there, before the work starts.
+fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
+    let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let mut taken = vec![place(Path::new(&args.problem.problem)).filter(|path| path.is_file())];
+    for path in [&args.policy, &args.plot, &args.plot_law].into_iter().flatten() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::runtime(format!(
+                "writing {}: there is no folder {}",
+                path.display(),
+                folder.display()
+            )));
+        }
+        let target = place(path);
+        let special = target.as_ref().is_some_and(|path| path.exists() && !path.is_file());
+        if !special && taken.contains(&target) {
+            return Err(Failure::usage(format!(
+                "{} would be overwritten: it is read or written already",
+                path.display()
+            )));
+        }
+        taken.push(target);
+    }
+    Ok(())
 }
 
 fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) -> Result<String, Failure> {
@@ -233,11 +266,13 @@ fn planners<'a>(
     progress: &'a (dyn Fn(u64, usize, usize) + Sync),
 ) -> Result<Bounds<'a>, Failure> {
     let model = &problem.model;
-    let grid = match (args.grid, Planner::exact(model, progress)) {
-        (None, Ok(planner)) => return Ok((planner, None)),
-        (Some(grid), _) => grid as usize,
+    let exact = || Planner::exact(model, progress);
+    let grid = match args.grid.map(|grid| grid as usize).map_or_else(|| exact().map(Err), |grid| Ok(Ok(grid)))
+    {
+        Ok(Err(planner)) => return Ok((planner, None)),
+        Ok(Ok(grid)) => grid,
         // Whoever discounts expects returns without end; bounds are the answer, not an error.
-        (None, Err(error)) if model.discount() < 1.0 => {
+        Err(error) if model.discount() < 1.0 => {
             if !args.quiet {
                 eprintln!(
                     "note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)"
@@ -245,7 +280,7 @@ fn planners<'a>(
             }
             DEFAULT_GRID
         }
-        (None, Err(error)) => {
+        Err(error) => {
             return Err(Failure::usage(error).hint(format!(
                 "--grid {DEFAULT_GRID} rounds returns to that many values and reports lower and upper bounds"
             )));
@@ -264,11 +299,13 @@ fn report(
     let level = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
         let best = solved.plan.best;
         let exact = planner.is_exact();
+        // Rounding at every stage can carry a bound past what is possible at all.
+        let (low, high) = planner.range();
         Level {
             tau,
             best_quantile: exact.then_some(best.value),
-            best_quantile_lower: (!exact).then_some(best.value),
-            best_quantile_upper: solved.upper,
+            best_quantile_lower: (!exact).then_some(best.value.max(low)),
+            best_quantile_upper: solved.upper.map(|upper| upper.min(high)),
             probability_at_least: solved.plan.probability_at_least,
             policy_mean: solved.plan.evaluation.mean,
             risk_neutral_quantile: planner.mean_evaluation().law.quantile(tau),
@@ -279,9 +316,9 @@ fn report(
             },
             buffered: solved.buffered.as_ref().map(|(plan, rule)| Buffered {
                 beta: plan.buffer.beta(),
-                buffered_upper: plan.upper,
-                buffered_mixture: plan.mixture_upper,
-                buffered_lower: plan.lower,
+                buffered_upper: plan.upper.min(high),
+                buffered_mixture: plan.mixture_upper.min(high),
+                buffered_lower: plan.lower.max(low),
                 buffered_policy_quantile: plan.evaluation.law.quantile(tau),
                 buffered_policy_mean: plan.evaluation.mean,
                 mixture_weight: plan.mixture.as_ref().map(|mixture| mixture.weight),
@@ -462,23 +499,23 @@ fn draw_policies(
     levels: &[(f64, Option<Buffer>)],
     solved: &[Solved],
 ) -> Figure {
-    let mut note = "";
-    // Terminal states have no decisions: leave their rows out.
-    let shown: Vec<usize> = (0..problem.states.len()).filter(|&s| !problem.model.is_terminal(0, s)).collect();
-    let panel = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
-        let (cells, at) = policy_cells(planner, solved.policy());
-        note = at;
-        let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
-        Panel { heading: heading(tau, solved), cells: cells.iter().map(column).collect() }
-    };
-    let panels = levels.iter().zip(solved).map(panel).collect();
+    let mapped: Vec<_> = solved.iter().map(|solved| policy_cells(planner, solved.policy())).collect();
+    let note = mapped.first().map_or("", |(_, at)| at);
+    // States in which no decision can be due have no row.
+    let due = |&s: &usize| mapped.iter().any(|(cells, _)| cells.iter().any(|stage| stage[s].is_some()));
+    let shown: Vec<usize> = (0..problem.states.len()).filter(due).collect();
+    let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
+    let panels = levels.iter().zip(solved).zip(&mapped).map(|((&(tau, _), solved), (cells, _))| Panel {
+        heading: heading(tau, solved),
+        cells: cells.iter().map(column).collect(),
+    });
     policy_map::draw(&PolicyMap {
         title: "Planned policies".into(),
         problem: problem.name.clone(),
         actions: problem.actions.clone(),
         state_axis: "state".into(),
         states: shown.iter().map(|&s| problem.states[s].clone()).collect(),
-        panels,
+        panels: panels.collect(),
         note: format!("Planned, not learned; actions {note}."),
     })
 }

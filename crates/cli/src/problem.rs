@@ -18,13 +18,13 @@ pub struct ProblemArgs {
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = key_value)]
     pub parameters: Vec<(String, String)>,
     /// Number of decisions in an episode; an MDP file needs it
-    #[arg(long, value_name = "H")]
+    #[arg(long, allow_negative_numbers = true, value_name = "H")]
     pub horizon: Option<usize>,
     /// The state in which episodes start, by its id; an MDP file needs it
-    #[arg(long, value_name = "S")]
+    #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub start: Option<u64>,
     /// Weight of a reward one stage later, in (0, 1]
-    #[arg(long, value_name = "G")]
+    #[arg(long, allow_negative_numbers = true, value_name = "G")]
     pub discount: Option<f64>,
 }
 

@@ -5,6 +5,9 @@ pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
+    if !(1e-9..1e15).contains(&value.abs()) {
+        return format!("{value:.5e}");
+    }
     let digits = (5 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
     let text = format!("{value:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -96,6 +99,7 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value), text);
         }
+        assert_eq!(number(1e300), "1.00000e300");
         assert_eq!(number(1234567.8), "1234568");
         assert_eq!(number(4.54e-5), "0.0000454");
     }

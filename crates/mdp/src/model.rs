@@ -15,6 +15,9 @@ use thiserror::Error;
 /// Probabilities of a row may miss 1 by this much; they are then normalised.
 pub const SUM_TOLERANCE: f64 = 1e-6;
 
+/// The most (stage, state) pairs that a model may have: planning keeps a few numbers for each.
+pub const MAX_CELLS: usize = 1 << 26;
+
 /// One way that (s, a) can turn out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
@@ -44,6 +47,10 @@ pub enum ModelError {
     Sum { state: usize, action: usize, sum: f64 },
     #[error("the horizon must be at least 1, got {horizon}")]
     Horizon { horizon: usize },
+    #[error("a horizon of {horizon} with {n_states} states makes more than {MAX_CELLS} (stage, state) pairs")]
+    TooLong { horizon: usize, n_states: usize },
+    #[error("rewards as large as {reward} add up beyond floating point over {horizon} stages")]
+    Overflow { reward: f64, horizon: usize },
     #[error("the discount must lie in (0, 1], got {discount}")]
     Discount { discount: f64 },
     #[error("start state {state} is out of range: there are {n_states} states")]
@@ -183,6 +190,15 @@ impl Model {
         let (n_states, n_actions) = (kernels[0].n_states, kernels[0].n_actions);
         if let Some(stage) = kernels.iter().position(|k| k.n_states != n_states || k.n_actions != n_actions) {
             return Err(ModelError::KernelShape { stage, n_states, n_actions });
+        }
+        if horizon.saturating_mul(n_states) > MAX_CELLS {
+            return Err(ModelError::TooLong { horizon, n_states });
+        }
+        let rewards = kernels.iter().flat_map(|kernel| &kernel.outcomes).map(|outcome| outcome.reward.abs());
+        let reward = rewards.fold(0.0, f64::max);
+        // Planning forms sums and squares of a few returns; this leaves room for them.
+        if reward * horizon as f64 > 1e150 {
+            return Err(ModelError::Overflow { reward, horizon });
         }
         if let Some(&(state, _)) = start.iter().find(|(state, _)| *state >= n_states) {
             return Err(ModelError::StartOutOfRange { state, n_states });
@@ -359,6 +375,12 @@ mod tests {
             Model::new(vec![kernel()], 1, 1.0, vec![(7, 1.0)]),
             Err(ModelError::StartOutOfRange { state: 7, .. })
         ));
+        assert!(matches!(
+            Model::new(vec![kernel()], usize::MAX, 1.0, vec![(0, 1.0)]),
+            Err(ModelError::TooLong { .. })
+        ));
+        let large = Kernel::new(1, 1, [(0, 0, outcome(1.0, 0, -1e308))]).unwrap();
+        assert!(matches!(Model::new(vec![large], 3, 1.0, vec![(0, 1.0)]), Err(ModelError::Overflow { .. })));
         assert!(matches!(
             Model::new(vec![kernel(); 2], 3, 1.0, vec![(0, 1.0)]),
             Err(ModelError::Kernels { .. })

@@ -117,10 +117,11 @@ pub fn draw(plot: &LawPlot) -> Figure {
         }
         draw_level(&mut canvas, area, y, panel);
         draw_guides(&mut canvas, area, x, panel);
+        canvas.curve(&law.steps(x, y), Tone::Planned, CURVE, "");
+        // On top, so that its dashes show where the two laws coincide.
         if let Some(reference) = reference {
             canvas.curve(&reference.steps(x, y), Tone::Reference, REFERENCE.0, REFERENCE.1);
         }
-        canvas.curve(&law.steps(x, y), Tone::Planned, CURVE, "");
         if let Some(buffered) = panel.buffered {
             let level = panel.tau - panel.beta.unwrap_or(0.0) / 2.0;
             canvas.diamond((x.at(buffered), y.at(level)), MARK_RADIUS.1, Tone::Buffered);

@@ -101,6 +101,11 @@ impl<'a> Planner<'a> {
         (self.passes.get(), self.updates.get())
     }
 
+    /// The smallest and the largest return that any policy can meet.
+    pub fn range(&self) -> (f64, f64) {
+        self.compiled.range
+    }
+
     /// max_π E[R^π].
     pub fn max_mean(&self) -> f64 {
         self.mean.max_mean()

@@ -71,8 +71,9 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
     table,
 };
 
-const EXERCISE: usize = 0;
-const HOLD: usize = 1;
+// Holding comes first: ties go to the lowest index, and nobody exercises a worthless option.
+const HOLD: usize = 0;
+const EXERCISE: usize = 1;
 
 fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let [spot, strike, volatility, rate, maturity] =
@@ -102,7 +103,7 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     }
     let mut states: Vec<String> = (0..exercised).map(|s| (s as i64 - most as i64).to_string()).collect();
     states.push("exercised".to_owned());
-    let actions = vec!["exercise".to_owned(), "hold".to_owned()];
+    let actions = vec!["hold".to_owned(), "exercise".to_owned()];
     let model = Kernel::new(states.len(), actions.len(), rows)
         .and_then(|kernel| Model::new(vec![kernel], horizon, (-rate * dt).exp(), vec![(most, 1.0)]))
         .expect("parameters within their ranges make a Markov decision process");

@@ -116,8 +116,8 @@ fn parse_flag(value: &str) -> Option<bool> {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum ProblemError {
-    #[error("unknown problem {name:?}, the closest name is {closest}; there are {known}")]
-    UnknownProblem { name: String, closest: &'static str, known: String },
+    #[error("unknown problem {name:?}{}; there are {known}", .closest.map_or(String::new(), |c| format!(", the closest name is {c}")))]
+    UnknownProblem { name: String, closest: Option<&'static str>, known: String },
     #[error("{problem} has no parameter {parameter:?}; it has {known}")]
     UnknownParameter { problem: &'static str, parameter: String, known: String },
     #[error("{problem}: {parameter} is given twice")]
@@ -139,7 +139,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Builds a problem from its name and `key=value` pairs; what is not given takes its default.
 pub fn build(name: &str, parameters: &[(String, String)]) -> Result<Problem, ProblemError> {
     let Some(info) = PROBLEMS.iter().find(|info| info.name == name) else {
-        let closest = names().min_by_key(|known| edit_distance(name, known)).expect("there are problems");
+        // Half the letters wrong is no typing error any more.
+        let near = names().map(|known| (edit_distance(name, known), known)).min();
+        let closest = near.filter(|(distance, known)| 2 * distance < known.len()).map(|(_, known)| known);
         let known = names().collect::<Vec<_>>().join(", ");
         return Err(ProblemError::UnknownProblem { name: name.to_owned(), closest, known });
     };
