@@ -1,4 +1,4 @@
-//! The risk-neutral plan: ordinary backward induction for max E[R].
+//! The risk-neutral plan: ordinary backward induction for max `E[R]`.
 //!
 //! ```text
 //! V_h(s)   = max_a Q_h(s, a),   V_H = 0

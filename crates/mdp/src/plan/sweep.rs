@@ -6,7 +6,7 @@
 //! ```
 //!
 //! With the step cost 1{y > 0} and λ = ∞ this is F_h(s, y) = min_π P(remaining return < y), for **every** target y at
-//! once. A finite λ prices the loss of mean (then Vmean − λℓ is max_π E[R] − λ P(R < g)), and the ramp
+//! once. A finite λ prices the loss of mean (then Vmean − λℓ is max_π `E[R] − λ P(R < g)`), and the ramp
 //! clip(y/w, 0, 1) in place of the step gives the clipped utilities of the buffered quantile.
 //!
 //! ℓ rises with y from 0 to 1, so a row stores only the band in between: targets below it are safe, targets above it

@@ -9,7 +9,7 @@
 //! least τ, so that no policy does better.
 //!
 //! A policy with P(R < Q*_τ) well below τ has slack. It is spent on the mean: among the policies that maximise
-//! E[R] − λ P(R < Q*_τ), each from one more pass, the one with the largest mean that still attains Q*_τ is reported.
+//! `E[R] − λ P(R < Q*_τ)`, each from one more pass, the one with the largest mean that still attains Q*_τ is reported.
 //! λ moves along the vertices of the attainable (P, E) set, each the crossing point of the two that enclose τ.
 
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Planner<'_> {
         planned(policy, evaluation)
     }
 
-    /// A policy that maximises E[R] − λ P(R < g).
+    /// A policy that maximises `E[R] − λ P(R < g)`.
     fn priced_policy(&self, target: f64, lambda: f64) -> (PlannedPolicy, Evaluation) {
         let swept = self.residual_pass(Cost::Step, 1.0 / lambda, true);
         let policy = self.policy(&Arc::new(swept.actions), Index::Residual(target));
