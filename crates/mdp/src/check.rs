@@ -81,7 +81,7 @@ pub fn check(env: &mut dyn Env, episodes: usize, seed: u64) -> Result<(), CheckE
 
 fn check_spec(spec: &EnvSpec) -> Result<(), CheckError> {
     let empty = match &spec.observations {
-        ObservationSpace::Discrete(n) => *n == 0,
+        ObservationSpace::Discrete { n, .. } => *n == 0,
         ObservationSpace::Dense(shape) => shape.iter().product::<usize>() == 0,
     };
     match spec.reward_bounds {
@@ -136,7 +136,7 @@ fn check_step(spec: &EnvSpec, step: &Step, number: usize) -> Result<(), Fault> {
 
 fn check_observation(spec: &EnvSpec, observation: &Observation) -> Result<(), Fault> {
     match (&spec.observations, observation) {
-        (&ObservationSpace::Discrete(n), &Observation::Index(index)) => {
+        (&ObservationSpace::Discrete { n, .. }, &Observation::Index(index)) => {
             if index < n {
                 Ok(())
             } else {
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(seen(Observation::Index(0)), (0, Fault::ObservationKind { promised }));
 
         let mut env = Script { first: Observation::Index(5), ..script(good) };
-        env.spec.observations = ObservationSpace::Discrete(5);
+        env.spec.observations = ObservationSpace::Discrete { n: 5, ordered: true };
         assert_eq!(fault(env), (0, Fault::ObservationIndex { n: 5, index: 5 }));
     }
 

@@ -113,7 +113,13 @@ pub fn read(
         .and_then(|kernel| Model::new(vec![kernel], horizon, discount, vec![(start, 1.0)]))
         .map_err(in_ids)?;
     let labels = |ids: &[u64]| ids.iter().map(u64::to_string).collect();
-    Ok(Problem { name: name.to_owned(), model, states: labels(&states), actions: labels(&actions) })
+    Ok(Problem {
+        name: name.to_owned(),
+        model,
+        states: labels(&states),
+        actions: labels(&actions),
+        ordered: false,
+    })
 }
 
 /// Writes the table of a stationary problem. States and actions that are all labelled by distinct ids keep them, others

@@ -10,8 +10,13 @@ use crate::trajectory::{End, Observation};
 /// The kind of observation that an environment gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservationSpace {
-    /// `Observation::Index` below this number.
-    Discrete(usize),
+    /// `Observation::Index` below `n`; `ordered` when neighbouring indices are similar states.
+    Discrete {
+        /// How many there are.
+        n: usize,
+        /// A hint for encodings.
+        ordered: bool,
+    },
     /// `Observation::Dense` of this shape.
     Dense(Vec<usize>),
 }

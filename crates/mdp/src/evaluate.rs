@@ -49,9 +49,28 @@ pub struct Evaluation {
 /// assert!((law.probability_below(19.0 / 24.0) - (19.0f64 / 25.0).powi(9)).abs() < 1e-12);
 /// ```
 pub fn evaluate(model: &Model, policy: &dyn Policy) -> Result<Evaluation, TooManyReturns> {
-    let compiled = Compiled::new(model);
-    let ladders = Ladders::exact(&compiled)?;
-    Ok(forward(&compiled, &ladders.collected, policy, |_, _, _| {}))
+    Ok(Evaluator::new(model)?.evaluate(policy))
+}
+
+/// A model that is ready to evaluate many policies, as training does.
+#[derive(Debug)]
+pub struct Evaluator {
+    compiled: Compiled,
+    ladders: Ladders,
+}
+
+impl Evaluator {
+    /// Finds the set of possible returns once.
+    pub fn new(model: &Model) -> Result<Self, TooManyReturns> {
+        let compiled = Compiled::new(model);
+        let ladders = Ladders::exact(&compiled)?;
+        Ok(Self { compiled, ladders })
+    }
+
+    /// The exact law of R^π.
+    pub fn evaluate(&self, policy: &dyn Policy) -> Evaluation {
+        forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
+    }
 }
 
 /// Probability mass on a growing range of rungs.

@@ -308,6 +308,8 @@ pub struct Problem {
     pub states: Vec<String>,
     /// A name per action.
     pub actions: Vec<String>,
+    /// True when neighbouring indices are similar states (offers, stock, wear): a hint for encodings, nothing more.
+    pub ordered: bool,
 }
 
 #[cfg(test)]

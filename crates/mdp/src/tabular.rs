@@ -42,7 +42,7 @@ impl TabularEnv {
         let rewards = || model.kernels().iter().flat_map(Kernel::all_outcomes).map(|o| o.reward);
         let spec = EnvSpec {
             name: problem.name.clone(),
-            observations: ObservationSpace::Discrete(model.n_states()),
+            observations: ObservationSpace::Discrete { n: model.n_states(), ordered: problem.ordered },
             n_actions: model.n_actions(),
             horizon: model.horizon(),
             horizon_is_task: true,
@@ -148,7 +148,7 @@ mod tests {
         let env = built("asset-selling");
         let spec = EnvSpec {
             name: "asset-selling".to_owned(),
-            observations: ObservationSpace::Discrete(26),
+            observations: ObservationSpace::Discrete { n: 26, ordered: true },
             n_actions: 2,
             horizon: 10,
             horizon_is_task: true,
@@ -187,7 +187,13 @@ mod tests {
         let kernels = vec![Kernel::new(2, 1, to(0, 1.0)).unwrap(), Kernel::new(2, 1, to(1, 2.0)).unwrap()];
         let model = Model::new(kernels, 2, 1.0, vec![(0, 1.0)]).unwrap();
         let (states, actions) = (vec!["a".to_owned(), "b".to_owned()], vec!["go".to_owned()]);
-        let mut env = TabularEnv::new(Problem { name: "two stages".to_owned(), model, states, actions });
+        let mut env = TabularEnv::new(Problem {
+            name: "two stages".to_owned(),
+            model,
+            states,
+            actions,
+            ordered: false,
+        });
         let mut rng = rng();
         env.reset(&mut rng);
         assert_eq!(
@@ -207,7 +213,13 @@ mod tests {
         let kernel = Kernel::new(1, 2, [row]).unwrap();
         let model = Model::new(vec![kernel], 2, 1.0, vec![(0, 1.0)]).unwrap();
         let (states, actions) = (vec!["only".to_owned()], vec!["a".to_owned(), "b".to_owned()]);
-        let mut env = TabularEnv::new(Problem { name: "restricted".to_owned(), model, states, actions });
+        let mut env = TabularEnv::new(Problem {
+            name: "restricted".to_owned(),
+            model,
+            states,
+            actions,
+            ordered: false,
+        });
         env.reset(&mut rng());
         env.step(1, &mut rng());
     }

@@ -31,6 +31,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             meaning: "the first offer, below the number of offers",
         },
     ],
+    ordered: true,
     table,
 };
 

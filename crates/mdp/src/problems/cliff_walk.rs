@@ -36,6 +36,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             meaning: "decisions",
         },
     ],
+    ordered: false,
     table,
 };
 

@@ -45,6 +45,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             meaning: "decisions",
         },
     ],
+    ordered: false,
     table,
 };
 

@@ -45,6 +45,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             meaning: "what a gamble costs when it is lost",
         },
     ],
+    ordered: true,
     table,
 };
 

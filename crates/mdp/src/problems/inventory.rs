@@ -58,6 +58,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             meaning: "stock at first, at most the capacity",
         },
     ],
+    ordered: true,
     table,
 };
 

@@ -51,6 +51,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             meaning: "cost of a new machine",
         },
     ],
+    ordered: true,
     table,
 };
 

@@ -44,6 +44,8 @@ pub struct ProblemInfo {
     pub summary: &'static str,
     /// What may be set.
     pub parameters: &'static [Parameter],
+    /// Whether neighbouring states are alike.
+    ordered: bool,
     table: fn(&Parameters) -> Result<Problem, ProblemError>,
 }
 
@@ -223,7 +225,7 @@ fn tabulate(
     let kernel = Kernel::new(states.len(), actions.len(), rows);
     let model = kernel.and_then(|kernel| Model::new(vec![kernel], horizon, 1.0, vec![(start, 1.0)]));
     let model = model.expect("parameters within their ranges make a Markov decision process");
-    Problem { name: info.name.to_owned(), model, states, actions }
+    Problem { name: info.name.to_owned(), model, states, actions, ordered: info.ordered }
 }
 
 /// Names for states or actions that are numbered 0..n.

@@ -31,6 +31,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
         },
         Parameter { name: "horizon", default: "20", allowed: Allowed::Count(1, 1000), meaning: "decisions" },
     ],
+    ordered: true,
     table,
 };
 

@@ -1,0 +1,80 @@
+//! A minibatch of transitions, checked and brought into the layout of the kernels.
+
+use crate::ensemble::UpdateError;
+use crate::panels::{Inputs, Panels};
+use crate::shape::Shape;
+
+/// A minibatch of transitions (x, a, r, x', d), B of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// x, one row of D floats per transition.
+    pub inputs: &'a [f32],
+    /// a.
+    pub actions: &'a [usize],
+    /// r.
+    pub rewards: &'a [f32],
+    /// x', as `inputs`; not used where `done`, but finite.
+    pub next_inputs: &'a [f32],
+    /// d = 1: the episode terminated or reached the horizon, so nothing follows.
+    pub done: &'a [bool],
+}
+
+/// What a transition holds besides its inputs.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome {
+    Reward,
+    /// γ(1−d).
+    Continuation,
+    /// The index of the action taken, as a float.
+    Action,
+}
+
+/// A [`Batch`] in lanes, shared by all critics. Its memory is kept from step to step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transitions {
+    pub inputs: Inputs,
+    pub next_inputs: Panels,
+    outcomes: Panels,
+}
+
+impl Transitions {
+    pub fn fill(&mut self, shape: &Shape, batch: &Batch, discount: f32) -> Result<(), UpdateError> {
+        let Batch { inputs, actions, rewards, next_inputs, done } = *batch;
+        let (b, n_inputs, n_actions) = (actions.len(), shape.n_inputs, shape.n_actions);
+        assert!(b > 0, "a batch needs at least one transition");
+        assert_eq!((rewards.len(), done.len()), (b, b), "rewards and done, want one of each per action");
+        assert_eq!(inputs.len(), b * n_inputs, "inputs, want B·D");
+        assert_eq!(next_inputs.len(), b * n_inputs, "next inputs, want B·D");
+        assert!(actions.iter().all(|&a| a < n_actions), "actions must be below {n_actions}, got {actions:?}");
+        // Here and not in the loss: a clipped residual would turn a NaN into a harmless-looking gradient.
+        check_finite("rewards", rewards, 1)?;
+        check_finite("inputs", inputs, n_inputs)?;
+        check_finite("next_inputs", next_inputs, n_inputs)?;
+
+        self.inputs.fill_from_rows(inputs, n_inputs);
+        self.next_inputs.fill_from_rows(next_inputs, n_inputs);
+        self.outcomes.resize(b, 3);
+        for s in 0..b {
+            self.outcomes.set(s, Outcome::Reward as usize, rewards[s]);
+            self.outcomes.set(s, Outcome::Continuation as usize, if done[s] { 0.0 } else { discount });
+            self.outcomes.set(s, Outcome::Action as usize, actions[s] as f32);
+        }
+        Ok(())
+    }
+
+    /// One number per lane of a panel.
+    pub fn outcome(&self, panel: usize, outcome: Outcome) -> &[f32] {
+        let width = self.outcomes.width(panel);
+        &self.outcomes.panel(panel)[outcome as usize * width..][..width]
+    }
+}
+
+fn check_finite(name: &'static str, rows: &[f32], n: usize) -> Result<(), UpdateError> {
+    // All of them without a branch first: the search is for the rare case.
+    let suspicious = rows.iter().fold(false, |suspicious, x| suspicious | !x.is_finite());
+    if !suspicious {
+        return Ok(());
+    }
+    let i = rows.iter().position(|x| !x.is_finite()).expect("one of them is not finite");
+    Err(UpdateError::NotFinite { name, transition: i / n, value: rows[i] })
+}

@@ -1,0 +1,267 @@
+//! One critic: forward, backward, update.
+//!
+//! ```text
+//! H_0 = x        H_l = relu(W_l H_{l−1} + b_l)        z = W_L H_{L−1} + b_L
+//! dW_l = dZ_l H_{l−1}ᵀ       db_l = Σ_s dZ_l       dZ_{l−1} = 1{H_{l−1} > 0} ⊙ W_lᵀ dZ_l
+//! ```
+
+use bqrl_math::Rng;
+
+use crate::adam::Adam;
+use crate::aligned::{Aligned, padded};
+use crate::ensemble::Which;
+use crate::kernels::Kernels;
+use crate::kernels::act::Matvec;
+use crate::kernels::adam::AdamStep;
+use crate::kernels::product::{Finish, Left, Product, RowSums, Start};
+use crate::kernels::transpose::Transpose;
+use crate::panels::{Blocks, Inputs, PANEL, Panels};
+use crate::shape::{Layer, Shape};
+
+/// How the weights begin.
+///
+/// Hidden weights are He-uniform, U(±√(6/in)), and output weights LeCun-uniform, U(±√(3/in)), times `output_scale`.
+/// Hidden biases are zero. A small scale makes all actions look alike at first, and a bias above what can be earned makes
+/// them look good: the critic is then optimistic about whatever it has not tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Init {
+    /// Factor on the weights of the output layer.
+    pub output_scale: f32,
+    /// Every bias of the output layer.
+    pub output_bias: f32,
+}
+
+impl Default for Init {
+    fn default() -> Self {
+        Self { output_scale: 1.0, output_bias: 0.0 }
+    }
+}
+
+/// Parameters θ_m, their slow copy θ̄_m and Adam's moments, each one array with the same places.
+#[derive(Clone, Debug)]
+pub(crate) struct Critic {
+    pub online: Aligned,
+    pub target: Aligned,
+    pub first: Aligned,
+    pub second: Aligned,
+    /// Updates made so far.
+    pub steps: u64,
+}
+
+impl Critic {
+    pub fn zeros(layers: &[Layer]) -> Self {
+        let n = layers.last().map_or(0, Layer::end);
+        let zeros = || Aligned::zeros(n);
+        Self { online: zeros(), target: zeros(), first: zeros(), second: zeros(), steps: 0 }
+    }
+
+    pub fn random(layers: &[Layer], init: Init, rng: &mut Rng) -> Self {
+        let mut critic = Self::zeros(layers);
+        for (l, layer) in layers.iter().enumerate() {
+            let is_output = l + 1 == layers.len();
+            let variance = if is_output { 1.0 } else { 2.0 };
+            let scale = if is_output { f64::from(init.output_scale) } else { 1.0 };
+            let bound = scale * (3.0 * variance / layer.n_inputs as f64).sqrt();
+            for row in critic.online[layer.weights()].chunks_exact_mut(layer.stride()) {
+                row[..layer.n_inputs].fill_with(|| (bound * (2.0 * rng.uniform() - 1.0)) as f32);
+            }
+            if is_output {
+                critic.online[layer.bias()].fill(init.output_bias);
+            }
+        }
+        critic.target = critic.online.clone();
+        critic
+    }
+
+    pub fn parameters(&self, which: Which) -> &[f32] {
+        match which {
+            Which::Online => &self.online,
+            Which::Target => &self.target,
+        }
+    }
+
+    /// Moves θ along the gradient and θ̄ after it. Says whether θ is still finite.
+    pub fn apply(&mut self, kernels: Kernels, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
+        self.steps += 1;
+        kernels.run(AdamStep {
+            online: &mut self.online,
+            target: &mut self.target,
+            first: &mut self.first,
+            second: &mut self.second,
+            gradient,
+            rates: adam.rates(self.steps, zeta),
+        })
+    }
+}
+
+/// The parts of an ensemble that all critics share.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub shape: Shape,
+    pub layers: Vec<Layer>,
+    pub kernels: Kernels,
+}
+
+/// What a forward pass leaves behind for the backward pass, and the gradients. Kept from step to step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Workspace {
+    /// H_1 .. H_{L−1}, and their transposes.
+    hidden: Vec<Panels>,
+    hidden_blocks: Vec<Blocks>,
+    /// dZ_1 .. dZ_{L−1}.
+    hidden_gradients: Vec<Panels>,
+    /// Gradient of the parameters, in their places.
+    gradient: Aligned,
+}
+
+impl Network {
+    /// z for every sample, in `outputs`; the activations stay in `work`.
+    pub fn forward(&self, parameters: &[f32], inputs: &Panels, work: &mut Workspace, outputs: &mut Panels) {
+        assert_eq!(inputs.n_features(), self.shape.n_inputs, "features of the inputs, want n_inputs");
+        work.hidden.resize_with(self.layers.len() - 1, Panels::default);
+        for (l, layer) in self.layers.iter().enumerate() {
+            let (before, after) = work.hidden.split_at_mut(l);
+            let from = before.last().unwrap_or(inputs);
+            let (to, finish) = match after.first_mut() {
+                Some(hidden) => (hidden, Finish::Relu),
+                None => (&mut *outputs, Finish::Keep),
+            };
+            to.resize(inputs.n_samples(), layer.n_outputs);
+            for panel in 0..inputs.n_panels() {
+                let width = inputs.width(panel);
+                self.kernels.run(Product {
+                    left: Left {
+                        floats: &parameters[layer.weights()],
+                        stride: layer.stride(),
+                        transposed: false,
+                    },
+                    right: from.panel(panel),
+                    width,
+                    depth: layer.n_inputs,
+                    out: to.panel_mut(panel),
+                    out_stride: width,
+                    rows: layer.n_outputs,
+                    start: Start::Bias(&parameters[layer.bias()]),
+                    finish,
+                });
+            }
+        }
+    }
+
+    /// The gradient of the parameters from that of the outputs, after a forward pass of the same inputs.
+    pub fn backward<'w>(
+        &self,
+        parameters: &[f32],
+        inputs: &Inputs,
+        output_gradient: &Panels,
+        work: &'w mut Workspace,
+    ) -> &'w [f32] {
+        let n_samples = inputs.n_samples();
+        let size = (output_gradient.n_samples(), output_gradient.n_features());
+        assert_eq!(size, (n_samples, self.shape.n_outputs()), "size of the output gradient, want B × A·K");
+        let n_hidden = self.layers.len() - 1;
+        let Workspace { hidden, hidden_blocks, hidden_gradients, gradient } = work;
+        hidden_blocks.resize_with(n_hidden, Blocks::default);
+        hidden_gradients.resize_with(n_hidden, Panels::default);
+        gradient.reserve(parameters.len());
+        for (l, layer) in self.layers.iter().enumerate().rev() {
+            let (gradients_before, gradients_after) = hidden_gradients.split_at_mut(l);
+            let d_z = gradients_after.first().unwrap_or(output_gradient);
+            let blocks = match l.checked_sub(1) {
+                None => &inputs.blocks,
+                Some(before) => {
+                    hidden_blocks[before].resize(n_samples, layer.n_inputs);
+                    self.transpose(&hidden[before], &mut hidden_blocks[before]);
+                    &hidden_blocks[before]
+                }
+            };
+            self.weight_gradient(layer, d_z, blocks, gradient);
+            if let Some(d_h) = gradients_before.last_mut() {
+                d_h.resize(n_samples, layer.n_inputs);
+                self.input_gradient(layer, parameters, d_z, &hidden[l - 1], d_h);
+            }
+        }
+        gradient
+    }
+
+    fn transpose(&self, from: &Panels, to: &mut Blocks) {
+        for panel in 0..from.n_panels() {
+            let width = from.width(panel);
+            for (block, rows) in from.panel(panel).chunks(PANEL * width).enumerate() {
+                let out_width = to.width(block);
+                self.kernels.run(Transpose { rows, width, out: to.block_mut(panel, block), out_width });
+            }
+        }
+    }
+
+    /// dW and db.
+    fn weight_gradient(&self, layer: &Layer, d_z: &Panels, blocks: &Blocks, gradient: &mut [f32]) {
+        for panel in 0..d_z.n_panels() {
+            let (width, count) = (d_z.width(panel), d_z.count(panel));
+            let rows = d_z.panel(panel);
+            for block in 0..blocks.n_blocks() {
+                self.kernels.run(Product {
+                    left: Left { floats: rows, stride: width, transposed: false },
+                    right: blocks.block(panel, block),
+                    width: blocks.width(block),
+                    depth: count,
+                    out: &mut gradient[layer.weights()][block * PANEL..],
+                    out_stride: layer.stride(),
+                    rows: layer.n_outputs,
+                    start: if panel == 0 { Start::Zero } else { Start::Out },
+                    finish: Finish::Keep,
+                });
+            }
+            let out = &mut gradient[layer.bias()];
+            self.kernels.run(RowSums { rows, width, count, out, accumulate: panel > 0 });
+        }
+    }
+
+    /// dZ of the layer before.
+    fn input_gradient(
+        &self,
+        layer: &Layer,
+        parameters: &[f32],
+        d_z: &Panels,
+        active: &Panels,
+        d_h: &mut Panels,
+    ) {
+        for panel in 0..d_z.n_panels() {
+            let width = d_z.width(panel);
+            self.kernels.run(Product {
+                left: Left { floats: &parameters[layer.weights()], stride: layer.stride(), transposed: true },
+                right: d_z.panel(panel),
+                width,
+                depth: layer.n_outputs,
+                out: d_h.panel_mut(panel),
+                out_stride: width,
+                rows: layer.n_inputs,
+                start: Start::Zero,
+                finish: Finish::Gate(active.panel(panel)),
+            });
+        }
+    }
+
+    /// z of a single input, which is padded with zeros to whole vectors, as is `spare`.
+    pub fn forward_one(&self, parameters: &[f32], x: &[f32], spare: &mut [Aligned; 2], out: &mut [f32]) {
+        let [from, to] = spare;
+        for (l, layer) in self.layers.iter().enumerate() {
+            let is_output = l + 1 == self.layers.len();
+            let input = if l == 0 { x } else { &from[..layer.stride()] };
+            let matvec = |out| Matvec {
+                weights: &parameters[layer.weights()],
+                bias: &parameters[layer.bias()],
+                x: input,
+                out,
+                relu: !is_output,
+            };
+            if is_output {
+                self.kernels.run(matvec(&mut *out));
+            } else {
+                self.kernels.run(matvec(&mut to[..layer.n_outputs]));
+                to[layer.n_outputs..padded(layer.n_outputs)].fill(0.0);
+                std::mem::swap(from, to);
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Ensembles as safetensors files; the layout is described in the [crate documentation](crate#files).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use thiserror::Error;
+
+use crate::critic::Critic;
+use crate::ensemble::Ensemble;
+use crate::shape::{Shape, ShapeError};
+
+/// The one key of the file's metadata. A single one, because safetensors writes several in random order.
+const KEY: &str = "bqrl_nn";
+const VERSION: &str = "1";
+const STEPS: &str = "adam.step";
+
+/// A file that holds no ensemble.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("reading the file: {0}")]
+    Io(#[from] std::io::Error),
+    /// Not a safetensors file, or a damaged one.
+    #[error("not a safetensors file: {0}")]
+    Format(#[from] safetensors::SafeTensorError),
+    /// The metadata is absent or not ours.
+    #[error("metadata {KEY:?} should be \"{want}\", got {got:?}")]
+    Metadata {
+        /// What we write.
+        want: &'static str,
+        /// What the file says.
+        got: Option<String>,
+    },
+    /// The sizes are impossible.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A tensor is absent, or there is one too many.
+    #[error("tensor {name:?} is {what}")]
+    Tensor {
+        /// Its name.
+        name: String,
+        /// Missing, or unexpected.
+        what: &'static str,
+    },
+    /// A tensor has the wrong type or size.
+    #[error("tensor {name:?} should be {want_type} {want:?}, got {got_type} {got:?}")]
+    TensorShape {
+        /// Its name.
+        name: String,
+        /// The right type.
+        want_type: String,
+        /// The right size.
+        want: Vec<usize>,
+        /// The type in the file.
+        got_type: String,
+        /// The size in the file.
+        got: Vec<usize>,
+    },
+    /// A number that no training can have produced.
+    #[error("tensor {name:?} holds {value} at {index}, want {want}")]
+    Value {
+        /// Its name.
+        name: String,
+        /// Where.
+        index: usize,
+        /// The number.
+        value: f64,
+        /// What would have been right.
+        want: &'static str,
+    },
+}
+
+impl Ensemble {
+    /// The whole state as the bytes of a safetensors file: the same bytes for the same state.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut tensors = BTreeMap::new();
+        for (m, critic) in self.critics.iter().enumerate() {
+            for (prefix, floats) in PREFIXES.iter().zip(sets(critic)) {
+                for (l, layer) in self.network.layers.iter().enumerate() {
+                    let weights = floats[layer.weights()].chunks_exact(layer.stride());
+                    let weights = weights.flat_map(|row| &row[..layer.n_inputs]);
+                    let [weight, bias] = names(prefix, m, l);
+                    tensors.insert(weight, (vec![layer.n_outputs, layer.n_inputs], bytes(weights)));
+                    tensors.insert(bias, (vec![layer.n_outputs], bytes(&floats[layer.bias()])));
+                }
+            }
+        }
+        let steps: Vec<u8> = self.critics.iter().flat_map(|critic| critic.steps.to_le_bytes()).collect();
+        let views =
+            tensors.iter().map(|(name, (shape, bytes))| (name.as_str(), view(Dtype::F32, shape, bytes)));
+        let steps = (STEPS, view(Dtype::I64, &[self.critics.len()], &steps));
+        let metadata = HashMap::from([(KEY.to_owned(), describe(self.shape()))]);
+        safetensors::serialize(views.chain([steps]), Some(metadata))
+            .expect("our own header is small and valid")
+    }
+
+    /// The ensemble of [`to_bytes`](Self::to_bytes), on the widest kernels of this machine and one thread.
+    ///
+    /// Training continues with the same bits if kernels and binary are the same too.
+    pub fn from_bytes(file: &[u8]) -> Result<Self, LoadError> {
+        let (_, header) = SafeTensors::read_metadata(file)?;
+        let shape = parse(header.metadata().as_ref().and_then(|metadata| metadata.get(KEY)))?;
+        shape.check()?;
+        let file: BTreeMap<String, TensorView> =
+            SafeTensors::deserialize(file)?.tensors().into_iter().collect();
+        // Before memory is taken: names and sizes are right, so the ensemble is no larger than its file.
+        check_tensors(&file, &shape)?;
+        let mut ensemble = Self::zeros(shape)?;
+        for (m, critic) in ensemble.critics.iter_mut().enumerate() {
+            let Critic { online, target, first, second, .. } = critic;
+            for (prefix, floats) in PREFIXES.iter().zip([online, target, first, second]) {
+                for (l, layer) in ensemble.network.layers.iter().enumerate() {
+                    let [weight, bias] = names(prefix, m, l);
+                    let weights = read(&file, &weight)?;
+                    let rows = floats[layer.weights()].chunks_exact_mut(layer.stride());
+                    for (row, values) in rows.zip(weights.chunks_exact(layer.n_inputs)) {
+                        row[..layer.n_inputs].copy_from_slice(values);
+                    }
+                    floats[layer.bias()].copy_from_slice(&read(&file, &bias)?);
+                }
+            }
+        }
+        let steps = file[STEPS].data().as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
+        for (m, (critic, steps)) in ensemble.critics.iter_mut().zip(steps).enumerate() {
+            critic.steps = u64::try_from(steps).map_err(|_| LoadError::Value {
+                name: STEPS.to_owned(),
+                index: m,
+                value: steps as f64,
+                want: "at least 0",
+            })?;
+        }
+        Ok(ensemble)
+    }
+
+    /// Writes [`to_bytes`](Self::to_bytes).
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::write(path, self.to_bytes())
+    }
+
+    /// Reads what [`save`](Self::save) wrote.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        Self::from_bytes(&std::fs::read(path)?)
+    }
+}
+
+const SECOND: &str = "adam.v.";
+
+/// What the names of the four parameter sets of a critic begin with, in the order of [`sets`].
+const PREFIXES: [&str; 4] = ["", "target.", "adam.m.", SECOND];
+
+fn sets(critic: &Critic) -> [&[f32]; 4] {
+    [&critic.online, &critic.target, &critic.first, &critic.second]
+}
+
+fn names(prefix: &str, critic: usize, layer: usize) -> [String; 2] {
+    ["weight", "bias"].map(|part| format!("{prefix}critic.{critic}.layer.{layer}.{part}"))
+}
+
+fn bytes<'a>(floats: impl IntoIterator<Item = &'a f32>) -> Vec<u8> {
+    floats.into_iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn view<'a>(dtype: Dtype, shape: &[usize], bytes: &'a [u8]) -> TensorView<'a> {
+    TensorView::new(dtype, shape.to_vec(), bytes).expect("a tensor is as long as its shape says")
+}
+
+/// Refuses a file that lacks a tensor, has one too many, or one of the wrong type or size.
+fn check_tensors(file: &BTreeMap<String, TensorView>, shape: &Shape) -> Result<(), LoadError> {
+    let mut expected = BTreeSet::new();
+    let mut check = |name: String, dtype: Dtype, want: &[usize]| {
+        let Some(tensor) = file.get(&name) else {
+            return Err(LoadError::Tensor { name, what: "missing" });
+        };
+        if (tensor.dtype(), tensor.shape()) != (dtype, want) {
+            let (want_type, got_type) = (format!("{dtype:?}"), format!("{:?}", tensor.dtype()));
+            let (want, got) = (want.to_vec(), tensor.shape().to_vec());
+            return Err(LoadError::TensorShape { name, want_type, want, got_type, got });
+        }
+        expected.insert(name);
+        Ok(())
+    };
+    for m in 0..shape.n_critics {
+        for prefix in PREFIXES {
+            for (l, layer) in shape.layers().iter().enumerate() {
+                let [weight, bias] = names(prefix, m, l);
+                check(weight, Dtype::F32, &[layer.n_outputs, layer.n_inputs])?;
+                check(bias, Dtype::F32, &[layer.n_outputs])?;
+            }
+        }
+    }
+    check(STEPS.to_owned(), Dtype::I64, &[shape.n_critics])?;
+    match file.keys().find(|&name| !expected.contains(name)) {
+        Some(name) => Err(LoadError::Tensor { name: name.clone(), what: "unexpected" }),
+        None => Ok(()),
+    }
+}
+
+/// Finite numbers; second moments are not negative.
+fn read(file: &BTreeMap<String, TensorView>, name: &str) -> Result<Vec<f32>, LoadError> {
+    let values: Vec<f32> =
+        file[name].data().as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    let is_second = name.starts_with(SECOND);
+    if let Some(index) = values.iter().position(|value| !value.is_finite() || (is_second && *value < 0.0)) {
+        let want = if is_second { "a finite number, at least 0" } else { "a finite number" };
+        return Err(LoadError::Value { name: name.to_owned(), index, value: values[index].into(), want });
+    }
+    Ok(values)
+}
+
+/// For instance `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`.
+fn describe(shape: &Shape) -> String {
+    let Shape { n_inputs, hidden, n_actions, n_quantiles, n_critics } = shape;
+    let hidden: Vec<String> = hidden.iter().map(usize::to_string).collect();
+    let hidden = hidden.join(",");
+    format!(
+        "version={VERSION} n_inputs={n_inputs} hidden={hidden} n_actions={n_actions} n_quantiles={n_quantiles} \
+         n_critics={n_critics}"
+    )
+}
+
+fn parse(metadata: Option<&String>) -> Result<Shape, LoadError> {
+    let want = "version=1 n_inputs=… hidden=…,… n_actions=… n_quantiles=… n_critics=…";
+    let shape = metadata.and_then(|text| {
+        let mut fields = text.split(' ');
+        let mut field = |name| fields.next()?.strip_prefix(name)?.strip_prefix('=');
+        if field("version")? != VERSION {
+            return None;
+        }
+        let n_inputs = field("n_inputs")?.parse().ok()?;
+        let hidden = field("hidden")?;
+        let widths = hidden.split(',').filter(|_| !hidden.is_empty());
+        let shape = Shape {
+            n_inputs,
+            hidden: widths.map(str::parse).collect::<Result<_, _>>().ok()?,
+            n_actions: field("n_actions")?.parse().ok()?,
+            n_quantiles: field("n_quantiles")?.parse().ok()?,
+            n_critics: field("n_critics")?.parse().ok()?,
+        };
+        fields.next().is_none().then_some(shape)
+    });
+    shape.ok_or_else(|| LoadError::Metadata { want, got: metadata.cloned() })
+}

@@ -1,0 +1,77 @@
+//! The numeric core: an ensemble of quantile critics, trained and saved.
+//!
+//! ```text
+//! z_θm(x, a)_j ≈ Q_{η_j}(Z(x, a))      m = 1..M critics, a of A actions, j = 1..K levels η_j = (j − ½)/K
+//! ```
+//!
+//! One critic is a multi-layer perceptron with ReLU, D inputs and A·K outputs in single precision. One
+//! [`Ensemble::train_step`] is the paper's update of all M of them on one minibatch: target critic at x', sort,
+//! buffered score, one next action, targets, quantile Huber gradient, backward pass, Adam, soft update (§3.1,
+//! Eqs. 3–5). [`Ensemble::update`] and [`Ensemble::each_member`] train the same networks on any other loss.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `ensemble` | the critics and the ways to train them |
+//! | `rule`, `batch`, `bellman` | how targets are made from transitions and compared with outputs |
+//! | `critic`, `shape` | one network: places of its parameters, forward, backward |
+//! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
+//! | `kernels` | everything that has to be fast, once for all instruction sets |
+//! | `file` | safetensors |
+//!
+//! Nothing here knows an environment, and no other crate knows a kernel.
+//!
+//! # Reproducibility
+//!
+//! Same seed, same binary and same [`Kernels`] give the same bits: for any number of threads, because critics are
+//! trained side by side and no sum is split, and across [`save`](Ensemble::save) and [`load`](Ensemble::load).
+//! Different kernels round differently; [`Ensemble::with_kernels`] pins one.
+//!
+//! # Files
+//!
+//! A file holds everything that training needs to go on, as plain safetensors, for critic m and layer l = 0, 1, …:
+//!
+//! | tensor | type | size |
+//! |---|---|---|
+//! | `critic.{m}.layer.{l}.weight` | F32 | `[out, in]` |
+//! | `critic.{m}.layer.{l}.bias` | F32 | `[out]` |
+//! | `target.critic.…`, `adam.m.critic.…`, `adam.v.critic.…` | F32 | as above |
+//! | `adam.step` | I64 | `[M]` |
+//!
+//! The metadata has one entry, `bqrl_nn`, such as
+//! `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. Output a·K + j is quantile j of action a.
+//! In PyTorch:
+//!
+//! ```python
+//! import torch
+//! from safetensors.torch import load_file
+//!
+//! def critic(path, m):
+//!     tensors, layers = load_file(path), []
+//!     while (name := f"critic.{m}.layer.{len(layers) // 2}") + ".weight" in tensors:
+//!         linear = torch.nn.Linear(*reversed(tensors[name + ".weight"].shape))
+//!         linear.load_state_dict({"weight": tensors[name + ".weight"], "bias": tensors[name + ".bias"]})
+//!         layers += [linear, torch.nn.ReLU()]
+//!     return torch.nn.Sequential(*layers[:-1])  # critic(path, 0)(x).view(-1, A, K)
+//! ```
+
+mod adam;
+mod aligned;
+mod batch;
+mod bellman;
+mod critic;
+mod ensemble;
+mod file;
+mod kernels;
+mod panels;
+mod rule;
+mod shape;
+
+pub use adam::Adam;
+pub use batch::Batch;
+pub use critic::Init;
+pub use ensemble::{Ensemble, Member, UpdateError, Which};
+pub use file::LoadError;
+pub use kernels::Kernels;
+pub use panels::{Inputs, Panels};
+pub use rule::{RuleError, TargetRule};
+pub use shape::{Shape, ShapeError};

@@ -1,0 +1,131 @@
+//! What a critic learns: how the next action is scored, and the loss.
+//!
+//! ```text
+//! score(a) = Σ_j c_j z̃_j                 c_j = w_j/β + tie_break/K             §3, Approximation III
+//! a⁺       = argmax_a score(a)           one action for all quantiles          Eq. (3)
+//! y_i      = r + γ(1−d) z̃_i(x', a⁺)      the paper has γ = 1
+//! 𝒥        = mean over the batch and the K×K pairs of ρ_{η_j}^κ(y_i − z_j)     Eq. (4)
+//! ```
+
+use bqrl_math::{Buffer, buffer};
+use thiserror::Error;
+
+/// The rule by which targets are made and compared with the outputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetRule {
+    score: Vec<f32>,
+    eta: Vec<f32>,
+    kappa: f32,
+    discount: f32,
+}
+
+/// A rule that cannot be learned by.
+#[derive(Clone, Copy, Debug, Error, PartialEq)]
+pub enum RuleError {
+    /// κ is not a positive number, or too close to zero or infinity for single precision.
+    #[error("kappa must be positive and finite, got {kappa}")]
+    KappaOutOfRange {
+        /// The offending κ.
+        kappa: f64,
+    },
+    /// γ is not in [0, 1].
+    #[error("discount must lie in [0, 1], got {discount}")]
+    DiscountOutOfRange {
+        /// The offending γ.
+        discount: f64,
+    },
+    /// The tie-break is negative or not finite.
+    #[error("tie_break must be at least 0 and finite, got {tie_break}")]
+    TieBreakOutOfRange {
+        /// The offending weight of the mean.
+        tie_break: f64,
+    },
+}
+
+impl TargetRule {
+    /// The paper's rule: actions are compared by the buffered score B̂, undiscounted.
+    ///
+    /// `tie_break` times the mean of the outputs is added to the score: B̂ is flat outside its window, so a strictly worse
+    /// action often ties (the paper is silent; 0 gives its own score).
+    pub fn buffered(
+        buffer: &Buffer,
+        n_quantiles: usize,
+        tie_break: f64,
+        kappa: f64,
+    ) -> Result<Self, RuleError> {
+        if !(tie_break >= 0.0 && tie_break.is_finite()) {
+            return Err(RuleError::TieBreakOutOfRange { tie_break });
+        }
+        let share = tie_break / n_quantiles as f64;
+        let weights = buffer.weights(n_quantiles);
+        Self::new(weights.iter().map(|w| (w / buffer.beta() + share) as f32).collect(), kappa, 1.0)
+    }
+
+    /// Actions are compared by their mean: QR-DQN.
+    pub fn mean(n_quantiles: usize, kappa: f64, discount: f64) -> Result<Self, RuleError> {
+        Self::new(vec![(1.0 / n_quantiles as f64) as f32; n_quantiles], kappa, discount)
+    }
+
+    fn new(score: Vec<f32>, kappa: f64, discount: f64) -> Result<Self, RuleError> {
+        // Residuals are measured in units of κ: in single precision, κ and its inverse must be ordinary numbers.
+        if !(kappa > 0.0 && (kappa as f32).is_normal() && (1.0 / kappa as f32).is_normal()) {
+            return Err(RuleError::KappaOutOfRange { kappa });
+        }
+        if !(0.0..=1.0).contains(&discount) {
+            return Err(RuleError::DiscountOutOfRange { discount });
+        }
+        let eta = buffer::eta(score.len()).into_iter().map(|eta| eta as f32).collect();
+        Ok(Self { score, eta, kappa: kappa as f32, discount: discount as f32 })
+    }
+
+    /// K.
+    pub fn n_quantiles(&self) -> usize {
+        self.score.len()
+    }
+
+    /// The coefficients c_j of the sorted outputs in the score.
+    pub fn score(&self) -> &[f32] {
+        &self.score
+    }
+
+    /// The levels η_j.
+    pub fn eta(&self) -> &[f32] {
+        &self.eta
+    }
+
+    /// The Huber threshold κ.
+    pub fn kappa(&self) -> f32 {
+        self.kappa
+    }
+
+    /// γ.
+    pub fn discount(&self) -> f32 {
+        self.discount
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coefficients_match_hand_computation() {
+        // K = 5, τ = 0.5, β = 0.3: w = (0, .2, .1, 0, 0), over β = (0, 2/3, 1/3, 0, 0); the tie-break adds .1/5.
+        let buffer = Buffer::new(0.5, 0.3).unwrap();
+        let plain = TargetRule::buffered(&buffer, 5, 0.0, 1.0).unwrap();
+        let want = [0.0, 2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0];
+        assert!(plain.score().iter().zip(want).all(|(&c, want)| (c - want).abs() < 1e-6), "{plain:?}");
+        let soft = TargetRule::buffered(&buffer, 5, 0.1, 1.0).unwrap();
+        assert!(soft.score().iter().zip(want).all(|(&c, want)| (c - want - 0.02).abs() < 1e-6), "{soft:?}");
+    }
+
+    #[test]
+    fn rules_out_of_range_are_refused() {
+        let refused = TargetRule::mean(8, 0.0, 1.0).unwrap_err();
+        assert_eq!(refused.to_string(), "kappa must be positive and finite, got 0");
+        assert!(TargetRule::mean(8, f64::NAN, 1.0).is_err());
+        assert!(TargetRule::mean(8, 1e-60, 1.0).is_err());
+        assert!(TargetRule::mean(8, 1.0, 1.5).is_err());
+        assert!(TargetRule::buffered(&Buffer::new(0.5, 0.3).unwrap(), 8, -1.0, 1.0).is_err());
+    }
+}

@@ -1,0 +1,269 @@
+//! The kernels against the oracle, and the oracle against finite differences.
+
+mod oracle;
+
+use bqrl_math::{Buffer, Purpose, stream};
+use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Shape, TargetRule, UpdateError, Which};
+use oracle::{Rule, Sample, assert_close, flat};
+
+/// Sizes that meet every tail: quantiles that are no multiple of 16, batches that are no multiple of 16 or 64, hidden
+/// layers from none to three, widths around the tile sizes. The last number is the batch.
+fn cases() -> Vec<(Shape, usize)> {
+    [
+        (3, vec![], 2, 1, 2, 1),
+        (1, vec![], 1, 5, 3, 7),
+        (28, vec![64, 64], 2, 51, 5, 64),
+        (17, vec![10], 3, 8, 4, 24),
+        (5, vec![33, 7], 2, 13, 2, 65),
+        (70, vec![20, 130, 9], 4, 17, 2, 100),
+        (16, vec![16], 2, 16, 2, 48),
+        (2, vec![1], 5, 3, 2, 193),
+        (9, vec![65], 1, 32, 3, 16),
+    ]
+    .into_iter()
+    .map(|(n_inputs, hidden, n_actions, n_quantiles, n_critics, batch)| {
+        (Shape { n_inputs, hidden, n_actions, n_quantiles, n_critics }, batch)
+    })
+    .collect()
+}
+
+fn rules() -> [Rule; 3] {
+    let rule =
+        |tau, beta, tie_break, kappa| Rule { buffer: Buffer::new(tau, beta).unwrap(), tie_break, kappa };
+    [rule(0.1, 0.05, 0.0, 1.0), rule(0.5, 0.5, 0.1, 0.2), rule(0.9, 0.3, 0.0, 3.0)]
+}
+
+fn compiled(rule: Rule, shape: &Shape) -> TargetRule {
+    TargetRule::buffered(&rule.buffer, shape.n_quantiles, rule.tie_break, rule.kappa).unwrap()
+}
+
+fn ensemble(shape: &Shape, seed: u64, kernels: Kernels) -> Ensemble {
+    let init = Init { output_scale: 1.0, output_bias: 0.25 };
+    Ensemble::new(shape.clone(), init, &mut stream(seed, Purpose::Init)).unwrap().with_kernels(kernels)
+}
+
+#[test]
+fn outputs_match_the_oracle() {
+    for kernels in Kernels::available() {
+        for (shape, batch) in cases() {
+            let critics = ensemble(&shape, 1, kernels);
+            let sample = Sample::random(&shape, batch, &mut stream(2, Purpose::Test));
+            let inputs = Inputs::from_rows(&sample.inputs, shape.n_inputs);
+            for (m, oracle) in oracle::critics(&critics).iter().enumerate() {
+                let rows = critics.forward(Which::Online, m, &inputs).to_rows();
+                for (s, z) in rows.chunks(shape.n_outputs()).enumerate() {
+                    let x = &sample.inputs[s * shape.n_inputs..][..shape.n_inputs];
+                    let want = oracle::forward(&oracle.online, &doubles(x));
+                    let what = format!("{}, {shape:?}", kernels.name());
+                    assert_close(&doubles(z), &want, 1e-5, &what);
+                    let acting = critics.act(Which::Online, x);
+                    let acting = &acting[m * shape.n_outputs()..][..shape.n_outputs()];
+                    assert_close(&doubles(acting), &want, 1e-5, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_oracle_agrees_with_finite_differences() {
+    // Central differences with step 1e-6 err by about 1e-10 where 𝒥 is smooth. Kinks within the step are rare: the seeds
+    // are fixed.
+    let rng = &mut stream(3, Purpose::Test);
+    for (hidden, rule) in [(vec![], rules()[0]), (vec![6], rules()[1]), (vec![5, 4, 3], rules()[2])] {
+        let shape = Shape { n_inputs: 3, hidden, n_actions: 2, n_quantiles: 5, n_critics: 2 };
+        let sample = Sample::random(&shape, 9, rng);
+        let mut critic = oracle::critics(&ensemble(&shape, 4, Kernels::scalar())).swap_remove(1);
+        // Biases begin at zero; a unit whose inputs are all zero would then sit exactly in the kink of ReLU.
+        let parameters: Vec<f64> = flat(&critic.online).iter().map(|w| w + 0.1 * rng.normal()).collect();
+        oracle::unflatten(&mut critic.online, &parameters);
+        let gradient = flat(&oracle::gradient(&critic.online, &critic.target, rule, 5, &sample));
+        for i in 0..parameters.len() {
+            let at = |step: f64| {
+                let mut moved = parameters.clone();
+                moved[i] += step;
+                let mut net = critic.online.clone();
+                oracle::unflatten(&mut net, &moved);
+                oracle::loss(&net, &critic.target, rule, 5, &sample)
+            };
+            let slope = (at(1e-6) - at(-1e-6)) / 2e-6;
+            assert!((slope - gradient[i]).abs() < 1e-8, "{shape:?} [{i}]: {slope} against {}", gradient[i]);
+        }
+    }
+}
+
+#[test]
+fn gradients_match_the_oracle() {
+    for kernels in Kernels::available() {
+        for (case, (shape, batch)) in cases().into_iter().enumerate() {
+            for done in [None, Some(false), Some(true)] {
+                let rule = rules()[case % 3];
+                let mut critics = ensemble(&shape, 5, kernels);
+                let mut sample = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
+                if let Some(done) = done {
+                    sample.done.fill(done);
+                }
+                let before = oracle::critics(&critics);
+                let losses = critics.train_step_with_loss(
+                    &sample.batch(),
+                    &compiled(rule, &shape),
+                    &Adam::new(1e-3),
+                    0.1,
+                );
+                let losses = losses.unwrap();
+                for (m, (before, after)) in before.iter().zip(oracle::critics(&critics)).enumerate() {
+                    let what = format!("{}, {shape:?}, critic {m}, done {done:?}", kernels.name());
+                    let k = shape.n_quantiles;
+                    let want = flat(&oracle::gradient(&before.online, &before.target, rule, k, &sample));
+                    // After the first step the first moment is (1 − β₁) g.
+                    let got: Vec<f64> = flat(&after.first).iter().map(|m| m / 0.1).collect();
+                    let scale = want.iter().fold(1e-3, |largest: f64, g| largest.max(g.abs()));
+                    let relative = |values: &[f64]| values.iter().map(|g| g / scale).collect::<Vec<f64>>();
+                    assert_close(&relative(&got), &relative(&want), 1e-5, &what);
+                    let loss = oracle::loss(&before.online, &before.target, rule, k, &sample);
+                    assert_close(&[losses[m]], &[loss], 1e-5, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn hundreds_of_steps_stay_close_to_the_oracle() {
+    // ε well above the rounding error of a gradient, or else Adam turns the sign of a rounding error into a full step.
+    let adam = Adam { epsilon: 1e-3, weight_decay: 0.05, ..Adam::new(3e-3) };
+    for kernels in Kernels::available() {
+        for (case, (shape, batch)) in
+            [cases().swap_remove(3), cases().swap_remove(4), cases().swap_remove(1)].into_iter().enumerate()
+        {
+            let rule = rules()[case];
+            let mut critics = ensemble(&shape, 7, kernels);
+            let mut wanted = oracle::critics(&critics);
+            let rng = &mut stream(8, Purpose::Test);
+            for _ in 0..300 {
+                let sample = Sample::random(&shape, batch, rng);
+                critics.train_step(&sample.batch(), &compiled(rule, &shape), &adam, 0.02).unwrap();
+                for critic in &mut wanted {
+                    critic.train_step(rule, shape.n_quantiles, &sample, &adam, 0.02);
+                }
+            }
+            for (m, (got, want)) in oracle::critics(&critics).iter().zip(&wanted).enumerate() {
+                let what = format!("{}, {shape:?}, critic {m}", kernels.name());
+                assert_eq!(got.steps, 300);
+                assert_close(&flat(&got.online), &flat(&want.online), 2e-4, &what);
+                assert_close(&flat(&got.target), &flat(&want.target), 2e-4, &what);
+                assert_close(&flat(&got.first), &flat(&want.first), 2e-4, &what);
+                assert_close(&flat(&got.second), &flat(&want.second), 2e-4, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_general_update_with_the_same_gradient_is_the_same_update() {
+    // Least squares against hand-made Adam: θ moves by lr · g/(|g| + ε) in the first step.
+    let shape = Shape { n_inputs: 2, hidden: vec![5], n_actions: 2, n_quantiles: 3, n_critics: 3 };
+    let mut critics = ensemble(&shape, 9, Kernels::detect());
+    let before = oracle::critics(&critics);
+    let inputs = Inputs::from_rows(&[1.0, -2.0], 2);
+    critics
+        .update(&inputs, &Adam::new(1e-3), 1.0, |m, z, d_z| d_z.set(0, 4, z.get(0, 4) - m as f32))
+        .unwrap();
+    for (m, (before, after)) in before.iter().zip(oracle::critics(&critics)).enumerate() {
+        let z = oracle::forward(&before.online, &[1.0, -2.0])[4];
+        let moved: Vec<f64> =
+            after.online[1].bias.iter().zip(&before.online[1].bias).map(|(a, b)| a - b).collect();
+        let want = [0.0, 0.0, 0.0, 0.0, -1e-3 * (z - m as f64).signum(), 0.0];
+        assert_close(&moved, &want, 1e-6, "output biases");
+        assert_eq!(after.target, after.online, "zeta = 1 copies");
+    }
+}
+
+#[test]
+fn zeta_zero_leaves_the_target_alone() {
+    let (shape, batch) = cases().swap_remove(3);
+    let mut critics = ensemble(&shape, 9, Kernels::detect());
+    let before = oracle::critics(&critics);
+    let sample = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
+    critics.train_step(&sample.batch(), &compiled(rules()[0], &shape), &Adam::new(0.1), 0.0).unwrap();
+    for (before, after) in before.iter().zip(oracle::critics(&critics)) {
+        assert_eq!(after.target, before.target);
+        assert_ne!(after.online, before.online);
+    }
+}
+
+#[test]
+fn members_may_learn_from_batches_of_their_own() {
+    let shape = Shape { n_inputs: 1, hidden: vec![], n_actions: 1, n_quantiles: 1, n_critics: 3 };
+    let mut critics = ensemble(&shape, 9, Kernels::detect()).with_threads(2);
+    let batches: Vec<Inputs> = (1..=3).map(|n| Inputs::from_rows(&vec![0.5; n * 40], 1)).collect();
+    let samples = critics.each_member(|member| {
+        let mut n = 0;
+        let done = member.learn(&batches[member.index()], &Adam::new(1e-3), 0.5, |z, d_z| {
+            n = z.n_samples();
+            d_z.fill(1.0 / n as f32);
+        });
+        done.map(|()| n)
+    });
+    assert_eq!(samples, [Ok(40), Ok(80), Ok(120)]);
+    for critic in oracle::critics(&critics) {
+        // The gradient of the bias is Σ_s 1/n = 1, whatever the number of samples.
+        assert_close(&critic.first[0].bias, &[0.1], 1e-6, "first moment of the bias");
+        assert_close(&critic.first[0].weight[0], &[0.05], 1e-6, "first moment of the weight");
+    }
+}
+
+#[test]
+fn an_update_that_leaves_the_finite_numbers_is_reported() {
+    let (shape, _) = cases().swap_remove(3);
+    let mut critics = ensemble(&shape, 9, Kernels::detect());
+    let inputs = Inputs::from_rows(&[1.0; 17], 17);
+    let result = critics.update(&inputs, &Adam::new(0.1), 0.1, |m, _, d_z| {
+        d_z.set(0, 3, if m == 2 { f32::NAN } else { 0.0 });
+    });
+    assert_eq!(result, Err(UpdateError::Diverged { critic: 2, step: 1 }));
+}
+
+#[test]
+fn a_batch_that_is_not_finite_is_refused_and_changes_nothing() {
+    // A clipped residual would turn a NaN reward into a harmless-looking gradient.
+    let (shape, batch) = cases().swap_remove(3);
+    let mut critics = ensemble(&shape, 9, Kernels::detect());
+    let before = critics.to_bytes();
+    let good = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
+    let mut try_step = |sample: &Sample| {
+        let result = critics.train_step(&sample.batch(), &compiled(rules()[0], &shape), &Adam::new(0.1), 0.1);
+        assert!(critics.to_bytes() == before);
+        result.unwrap_err().to_string()
+    };
+    let mut bad = good.clone();
+    bad.rewards[3] = f32::NAN;
+    assert_eq!(try_step(&bad), "rewards of the batch must be finite, got NaN in transition 3");
+    let mut bad = good.clone();
+    bad.next_inputs[5 * 17 + 2] = f32::INFINITY;
+    assert_eq!(try_step(&bad), "next_inputs of the batch must be finite, got inf in transition 5");
+    let mut bad = good.clone();
+    bad.inputs[0] = f32::NEG_INFINITY;
+    assert_eq!(try_step(&bad), "inputs of the batch must be finite, got -inf in transition 0");
+}
+
+#[test]
+fn moments_of_parameters_that_never_move_do_not_become_denormal() {
+    let shape = Shape { n_inputs: 2, hidden: vec![8], n_actions: 2, n_quantiles: 4, n_critics: 2 };
+    let mut critics = ensemble(&shape, 9, Kernels::detect());
+    let inputs = Inputs::from_rows(&[1.0, -2.0], 2);
+    let adam = Adam { beta_1: 0.5, beta_2: 0.5, ..Adam::new(1e-3) };
+    critics.update(&inputs, &adam, 1.0, |_, _, d_z| d_z.fill(1.0)).unwrap();
+    // Halved 200 times, from about 1 to below the smallest denormal number.
+    for _ in 0..200 {
+        critics.update(&inputs, &adam, 1.0, |_, _, _| {}).unwrap();
+        for critic in oracle::critics(&critics) {
+            let moments = [flat(&critic.first), flat(&critic.second)].concat();
+            assert!(moments.iter().all(|&moment| !(moment as f32).is_subnormal()));
+        }
+    }
+}
+
+fn doubles(values: &[f32]) -> Vec<f64> {
+    values.iter().copied().map(f64::from).collect()
+}
