@@ -16,6 +16,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::naming;
+
+const PREFIX: &str = ".bqrl-";
+const SUFFIX: &str = ".tmp";
+
 /// Writes `contents` to `path`, replacing what was there.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     write_with(path, |out| out.write_all(contents))
@@ -30,7 +35,64 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
         Ok(Destination::File(file)) => replace(&file, fill),
         Err(error) => Err(error),
     };
-    written.map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", path.display())))
+    written.map_err(naming("writing", path))
+}
+
+/// The path in `directory` for something unfinished: whatever bears such a name is removed by [`sweep`].
+pub(crate) fn temporary(directory: &Path, stem: &str) -> PathBuf {
+    directory.join(format!("{PREFIX}{stem}{SUFFIX}"))
+}
+
+/// Removes from `directory` what a kill left unfinished. Only for the one process that writes there.
+pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory).map_err(naming("reading", directory))? {
+        let path = entry.map_err(naming("reading", directory))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file, a link or a directory with all it holds; what is not there is no error.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(naming("removing", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory, unless it exists, and its name in the parent durable.
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+    let created = match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_directory(directory_of(path)),
+    };
+    created.map_err(naming("creating", path))
+}
+
+/// Makes the names in a directory durable: those created, renamed or removed there.
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return sync_handle(&File::open(directory)?);
+    #[cfg(not(unix))]
+    return fs::metadata(directory).map(|_| ());
+}
+
+#[cfg(unix)]
+fn sync_handle(directory: &File) -> io::Result<()> {
+    match directory.sync_all() {
+        // Some network file systems cannot sync a directory; the file itself is safe by now.
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(()),
+    }
 }
 
 enum Destination {
@@ -62,7 +124,7 @@ fn destination(path: &Path) -> io::Result<Destination> {
     }
 }
 
-fn directory_of(file: &Path) -> &Path {
+pub(crate) fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -91,8 +153,8 @@ fn replace(file: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
 
     // tempfile's own files are 0600; one opened by std has the permissions of any other new file.
     let mut temporary = tempfile::Builder::new()
-        .prefix(".bqrl-")
-        .suffix(".tmp")
+        .prefix(PREFIX)
+        .suffix(SUFFIX)
         .make_in(directory, |name| OpenOptions::new().write(true).create_new(true).open(name))?;
     let mut out = BufWriter::new(temporary.as_file_mut());
     fill(&mut out)?;
@@ -105,26 +167,14 @@ fn replace(file: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
     temporary.persist(file).map_err(|refused| refused.error)?;
 
     #[cfg(unix)]
-    match directory_handle.sync_all() {
-        // Some network file systems cannot sync a directory; the file itself is safe by now.
-        Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error),
-        _ => {}
-    }
+    sync_handle(&directory_handle)?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(directory: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(directory)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
+    use crate::names;
 
     #[test]
     fn a_write_creates_then_replaces_and_leaves_nothing_else() {
@@ -170,6 +220,17 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().starts_with(&format!("writing {}: ", path.display())), "{error}");
         assert!(names(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn a_sweep_removes_the_unfinished_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["law.csv", ".bqrl-lock", "notes.tmp", ".bqrl-x1.tmp"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        fs::create_dir_all(temporary(directory.path(), "000007").join("deep")).unwrap();
+        sweep(directory.path()).unwrap();
+        assert_eq!(names(directory.path()), [".bqrl-lock", "law.csv", "notes.tmp"]);
     }
 
     #[test]

@@ -1,0 +1,568 @@
+//! Checkpoints that are whole or absent, and known to be whole when they are loaded.
+//!
+//! ```text
+//! checkpoints/
+//!   000041/ …                        the one before, for the day the latest is damaged
+//!   000042/
+//!     agent.safetensors, state.json  the parts: plain files under the names their writer gave them
+//!     manifest.json                  name, length and crc32c of each part, and a crc32c of all that
+//! ```
+//!
+//! Saving writes the parts and the manifest to a temporary directory, syncs each file and the directory, and renames
+//! it into place. Whatever fails before the rename, a full disk or a kill, leaves the earlier checkpoints untouched.
+//! Afterwards two are kept, the one just saved and the latest whole one before it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::atomic::{self, sync_directory};
+use crate::naming;
+
+/// The layout of the manifest; a later layout gets the next number.
+const FORMAT: u32 = 1;
+const MANIFEST: &str = "manifest.json";
+
+/// The checkpoints in one directory, written by one process at a time.
+#[derive(Debug)]
+pub struct CheckpointStore {
+    directory: PathBuf,
+}
+
+/// A checkpoint whose every byte was verified.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The number it was saved under.
+    pub number: u64,
+    /// The contents of the parts by name.
+    pub parts: BTreeMap<String, Vec<u8>>,
+    /// For each later checkpoint that cannot be used, which file it is and why.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    number: u64,
+    parts: Vec<Part>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Part {
+    name: String,
+    length: u64,
+    crc32c: u32,
+}
+
+/// What `manifest.json` holds.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    format: u32,
+    /// Of the manifest as compact JSON.
+    crc32c: u32,
+    manifest: Manifest,
+}
+
+impl CheckpointStore {
+    /// The store in `directory`, which the first [`save`](Self::save) makes.
+    pub fn open(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    /// Saves a checkpoint of named parts; it is on disk when this returns.
+    ///
+    /// Numbers grow as a run proceeds. One saved before is replaced, and later ones are removed: they were damaged,
+    /// or the run would have continued from them.
+    /// A name is a plain file name, such as `state.json`.
+    pub fn save(&self, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
+        for (name, _) in parts {
+            assert!(is_plain(name), "a part needs a plain file name, got {name:?}");
+        }
+        atomic::create_dir(&self.directory)?;
+        atomic::sweep(&self.directory)?;
+
+        let temporary = atomic::temporary(&self.directory, &directory_name(number));
+        let saved = write(&temporary, number, parts).and_then(|()| self.put_in_place(&temporary, number));
+        if saved.is_err() {
+            // At best; otherwise the next save sweeps it.
+            let _ = fs::remove_dir_all(&temporary);
+        }
+        saved?;
+        self.prune(number)
+    }
+
+    /// Loads the latest whole checkpoint, with a warning for each damaged one passed over.
+    ///
+    /// Nothing when none was ever saved; an error when there are some and none is whole.
+    pub fn latest(&self) -> io::Result<Option<Loaded>> {
+        let mut warnings = Vec::new();
+        for number in self.numbers()? {
+            match self.load(number) {
+                Ok(parts) => return Ok(Some(Loaded { number, parts, warnings })),
+                Err(error) => warnings.push(format!("checkpoint {number} cannot be used: {error}")),
+            }
+        }
+        if warnings.is_empty() {
+            return Ok(None);
+        }
+        let message = format!("no whole checkpoint in {}: {}", self.directory.display(), warnings.join("; "));
+        Err(io::Error::new(io::ErrorKind::InvalidData, message))
+    }
+
+    fn place(&self, number: u64) -> PathBuf {
+        self.directory.join(directory_name(number))
+    }
+
+    /// The checkpoints that are there, whole or not, the latest first.
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(naming("reading", &self.directory))?,
+        };
+        let mut numbers = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(naming("reading", &self.directory))?.file_name();
+            numbers.extend(name.to_str().and_then(number_of));
+        }
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(numbers)
+    }
+
+    fn load(&self, number: u64) -> io::Result<BTreeMap<String, Vec<u8>>> {
+        let place = self.place(number);
+        let manifest = read_manifest(&place, number)?;
+        manifest.parts.into_iter().map(|part| Ok((part.name.clone(), read_part(&place, &part)?))).collect()
+    }
+
+    fn is_whole(&self, number: u64) -> bool {
+        let place = self.place(number);
+        // One part at a time in memory, unlike `load`.
+        read_manifest(&place, number)
+            .is_ok_and(|manifest| manifest.parts.iter().all(|part| read_part(&place, part).is_ok()))
+    }
+
+    fn put_in_place(&self, temporary: &Path, number: u64) -> io::Result<()> {
+        let place = self.place(number);
+        // A directory with files cannot be renamed over. A kill between these two renames loses the number that
+        // was to be replaced, and the run continues from the one before.
+        let replaced = self.set_aside(number)?;
+        if let Err(error) = fs::rename(temporary, &place) {
+            if let Some(replaced) = replaced {
+                fs::rename(&replaced, &place).map_err(naming("restoring", &place))?;
+            }
+            return Err(naming("writing", &place)(error));
+        }
+        sync_directory(&self.directory).map_err(naming("writing", &place))
+    }
+
+    /// Gives a checkpoint, if there is one, a name that the next sweep removes: a half removed one is never seen.
+    fn set_aside(&self, number: u64) -> io::Result<Option<PathBuf>> {
+        let place = self.place(number);
+        let aside = atomic::temporary(&self.directory, &format!("{}-old", directory_name(number)));
+        match fs::rename(&place, &aside) {
+            Ok(()) => Ok(Some(aside)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(naming("replacing", &place)(error)),
+        }
+    }
+
+    /// Removes all but `number` and the latest whole one before it.
+    fn prune(&self, number: u64) -> io::Result<()> {
+        let numbers = self.numbers()?;
+        // Verified and not only counted: two kept checkpoints of which one is damaged are one.
+        let before = numbers.iter().copied().find(|&other| other < number && self.is_whole(other));
+        for other in numbers {
+            if other != number && Some(other) != before {
+                self.set_aside(other)?;
+            }
+        }
+        atomic::sweep(&self.directory)
+    }
+}
+
+fn directory_name(number: u64) -> String {
+    format!("{number:06}")
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.parse().ok().filter(|&number| directory_name(number) == name)
+}
+
+/// A name that stays inside its directory, is visible there, and is not the manifest's.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', ':', '\0']) && name != MANIFEST
+}
+
+fn write(directory: &Path, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
+    fs::create_dir(directory).map_err(naming("writing", directory))?;
+    let mut manifest = Manifest { number, parts: Vec::new() };
+    for &(name, bytes) in parts {
+        write_file(&directory.join(name), bytes)?;
+        let (name, length) = (name.to_string(), bytes.len() as u64);
+        manifest.parts.push(Part { name, length, crc32c: crc32c::crc32c(bytes) });
+    }
+    let sealed = Sealed { format: FORMAT, crc32c: seal(&manifest), manifest };
+    let text = serde_json::to_string_pretty(&sealed).expect("numbers and strings are JSON");
+    write_file(&directory.join(MANIFEST), text.as_bytes())?;
+    sync_directory(directory).map_err(naming("writing", directory))
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    File::create_new(path)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .map_err(naming("writing", path))
+}
+
+fn seal(manifest: &Manifest) -> u32 {
+    crc32c::crc32c(&serde_json::to_vec(manifest).expect("numbers and strings are JSON"))
+}
+
+fn read_manifest(directory: &Path, number: u64) -> io::Result<Manifest> {
+    /// What the manifest of any format has.
+    #[derive(Deserialize)]
+    struct Header {
+        format: u32,
+    }
+
+    let path = directory.join(MANIFEST);
+    let damaged =
+        |reason: String| naming("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, reason));
+    let text = fs::read(&path).map_err(naming("reading", &path))?;
+    let Header { format } = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    if format != FORMAT {
+        return Err(damaged(format!("format {format}, this program reads format {FORMAT}")));
+    }
+    let Sealed { crc32c, manifest, .. } =
+        serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    let found = seal(&manifest);
+    if found != crc32c {
+        return Err(damaged(format!("crc32c is {found}, it was {crc32c} when saved")));
+    }
+    if manifest.number != number {
+        return Err(damaged(format!("it belongs to checkpoint {}", manifest.number)));
+    }
+    if let Some(part) = manifest.parts.iter().find(|part| !is_plain(&part.name)) {
+        return Err(damaged(format!("a part needs a plain file name, got {:?}", part.name)));
+    }
+    Ok(manifest)
+}
+
+fn read_part(directory: &Path, part: &Part) -> io::Result<Vec<u8>> {
+    let path = directory.join(&part.name);
+    let bytes = fs::read(&path).map_err(naming("reading", &path))?;
+    let (length, crc32c) = (bytes.len() as u64, crc32c::crc32c(&bytes));
+    let reason = if length != part.length {
+        format!("it has {length} bytes, it had {} when saved", part.length)
+    } else if crc32c != part.crc32c {
+        format!("crc32c is {crc32c}, it was {} when saved", part.crc32c)
+    } else {
+        return Ok(bytes);
+    };
+    Err(naming("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, reason)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names;
+
+    /// A store in a run that may be thrown away, with one checkpoint for each number.
+    fn store(numbers: &[u64]) -> (tempfile::TempDir, CheckpointStore) {
+        let run = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::open(run.path().join("checkpoints"));
+        for &number in numbers {
+            save(&store, number).unwrap();
+        }
+        (run, store)
+    }
+
+    fn save(store: &CheckpointStore, number: u64) -> io::Result<()> {
+        store.save(number, &[("agent.safetensors", &[number as u8; 1000]), ("state.json", b"{}")])
+    }
+
+    fn assert_latest(store: &CheckpointStore, number: u64) -> Vec<String> {
+        let loaded = store.latest().unwrap().unwrap();
+        assert_eq!(loaded.number, number);
+        assert_eq!(loaded.parts["agent.safetensors"], [number as u8; 1000]);
+        assert_eq!(loaded.parts["state.json"], b"{}");
+        loaded.warnings
+    }
+
+    /// `damage` is done to checkpoint 2; checkpoint 1 must be loaded, with one warning that names `file` and says `why`.
+    fn assert_falls_back(damage: impl FnOnce(&Path), file: &str, why: &str) {
+        let (_run, store) = store(&[1, 2]);
+        damage(&store.place(2));
+        let warnings = assert_latest(&store, 1);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains(&store.place(2).join(file).display().to_string()), "{warnings:?}");
+        assert!(warnings[0].contains(why), "{warnings:?}");
+        // The next save replaces the damaged one, and two whole ones remain.
+        save(&store, 2).unwrap();
+        assert_eq!(names(&store.directory), ["000001", "000002"]);
+        assert!(assert_latest(&store, 2).is_empty());
+    }
+
+    fn flip(path: &Path, at: usize) {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[at] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn truncate(path: &Path, length: u64) {
+        File::options().write(true).open(path).unwrap().set_len(length).unwrap();
+    }
+
+    #[test]
+    fn parts_are_plain_files_and_come_back_as_they_were() {
+        let (_run, store) = store(&[123]);
+        assert!(assert_latest(&store, 123).is_empty());
+        assert_eq!(names(&store.directory), ["000123"]);
+        assert_eq!(names(&store.place(123)), ["agent.safetensors", "manifest.json", "state.json"]);
+        assert_eq!(fs::read(store.place(123).join("state.json")).unwrap(), b"{}");
+        let manifest: serde_json::Value =
+            serde_json::from_slice(&fs::read(store.place(123).join("manifest.json")).unwrap()).unwrap();
+        assert_eq!(manifest["manifest"]["parts"][0]["length"], 1000);
+    }
+
+    #[test]
+    fn no_checkpoint_is_nothing_and_no_error() {
+        let (_run, store) = store(&[]);
+        assert!(store.latest().unwrap().is_none());
+        fs::create_dir(&store.directory).unwrap();
+        assert!(store.latest().unwrap().is_none());
+    }
+
+    #[test]
+    fn the_last_two_are_kept_in_the_order_of_their_numbers() {
+        // As text, "1000000" would come before "999999".
+        let (_run, store) = store(&[0, 7, 999_999, 1_000_000]);
+        assert_eq!(names(&store.directory), ["1000000", "999999"]);
+        assert_eq!(store.latest().unwrap().unwrap().number, 1_000_000);
+    }
+
+    #[test]
+    fn saving_a_number_again_replaces_it() {
+        let (_run, store) = store(&[1, 2, 2]);
+        assert_eq!(names(&store.directory), ["000001", "000002"]);
+        store.save(2, &[("state.json", b"[]")]).unwrap();
+        let loaded = store.latest().unwrap().unwrap();
+        assert_eq!((loaded.number, loaded.parts.len()), (2, 1));
+        assert_eq!(loaded.parts["state.json"], b"[]");
+    }
+
+    #[test]
+    fn a_torn_part_falls_back() {
+        assert_falls_back(
+            |place| truncate(&place.join("agent.safetensors"), 999),
+            "agent.safetensors",
+            "it has 999 bytes, it had 1000 when saved",
+        );
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_part_falls_back() {
+        assert_falls_back(
+            |place| flip(&place.join("agent.safetensors"), 500),
+            "agent.safetensors",
+            "when saved",
+        );
+    }
+
+    #[test]
+    fn a_missing_part_falls_back() {
+        assert_falls_back(
+            |place| fs::remove_file(place.join("state.json")).unwrap(),
+            "state.json",
+            "reading",
+        );
+    }
+
+    #[test]
+    fn a_missing_manifest_falls_back() {
+        assert_falls_back(|place| fs::remove_file(place.join(MANIFEST)).unwrap(), MANIFEST, "reading");
+    }
+
+    #[test]
+    fn another_format_is_said_to_be_one() {
+        let other = r#"{"format": 2, "layers": []}"#;
+        assert_falls_back(
+            |place| fs::write(place.join(MANIFEST), other).unwrap(),
+            MANIFEST,
+            "format 2, this program reads format 1",
+        );
+    }
+
+    #[test]
+    fn a_checkpoint_under_the_number_of_another_falls_back() {
+        assert_falls_back(
+            |place| {
+                fs::remove_dir_all(place).unwrap();
+                fs::create_dir(place).unwrap();
+                for name in ["agent.safetensors", "state.json", MANIFEST] {
+                    fs::copy(place.with_file_name("000001").join(name), place.join(name)).unwrap();
+                }
+            },
+            MANIFEST,
+            "it belongs to checkpoint 1",
+        );
+    }
+
+    #[test]
+    fn a_manifest_that_lost_a_part_falls_back() {
+        assert_falls_back(
+            |place| {
+                let path = place.join(MANIFEST);
+                let mut sealed: Sealed = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+                sealed.manifest.parts.pop();
+                fs::write(&path, serde_json::to_vec(&sealed).unwrap()).unwrap();
+            },
+            MANIFEST,
+            "when saved",
+        );
+    }
+
+    #[test]
+    fn a_manifest_cut_anywhere_is_noticed() {
+        let (_run, store) = store(&[1, 2]);
+        let path = store.place(2).join(MANIFEST);
+        for length in (0..fs::metadata(&path).unwrap().len()).rev() {
+            truncate(&path, length);
+            assert!(store.load(2).is_err(), "{length} bytes");
+        }
+        assert_latest(&store, 1);
+    }
+
+    #[test]
+    fn a_bit_flipped_anywhere_in_the_manifest_never_changes_what_is_loaded() {
+        let (_run, store) = store(&[2]);
+        let path = store.place(2).join(MANIFEST);
+        let whole = store.load(2).unwrap();
+        for at in 0..fs::metadata(&path).unwrap().len() as usize {
+            flip(&path, at);
+            // White space between the fields may change without harm.
+            assert!(store.load(2).is_err() || store.load(2).unwrap() == whole, "byte {at}");
+            flip(&path, at);
+        }
+        assert_eq!(store.load(2).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_part_outside_the_directory_is_never_read() {
+        let (_run, store) = store(&[1]);
+        let parts = vec![Part { name: "../../secret".to_string(), length: 0, crc32c: 0 }];
+        let manifest = Manifest { number: 1, parts };
+        let sealed = Sealed { format: FORMAT, crc32c: seal(&manifest), manifest };
+        fs::write(store.place(1).join(MANIFEST), serde_json::to_vec(&sealed).unwrap()).unwrap();
+        let error = store.latest().unwrap_err();
+        assert!(error.to_string().contains("plain file name"), "{error}");
+    }
+
+    #[test]
+    fn none_whole_is_an_error_that_names_every_damaged_file() {
+        let (_run, store) = store(&[1, 2]);
+        flip(&store.place(1).join("state.json"), 0);
+        truncate(&store.place(2).join(MANIFEST), 10);
+        let error = store.latest().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        for damaged in ["000001/state.json", "000002/manifest.json"] {
+            assert!(error.to_string().contains(damaged), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_kill_left_is_ignored_and_then_removed() {
+        let (_run, store) = store(&[1, 2]);
+        let left = atomic::temporary(&store.directory, "000003");
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("agent.safetensors"), "half").unwrap();
+        assert!(assert_latest(&store, 2).is_empty());
+        save(&store, 3).unwrap();
+        assert_eq!(names(&store.directory), ["000002", "000003"]);
+        assert_latest(&store, 3);
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_does_not_count_as_one_of_the_two() {
+        let (_run, store) = store(&[4, 5]);
+        flip(&store.place(5).join("state.json"), 0);
+        save(&store, 6).unwrap();
+        assert_eq!(names(&store.directory), ["000004", "000006"]);
+    }
+
+    #[test]
+    fn checkpoints_of_an_abandoned_future_are_removed() {
+        let (_run, store) = store(&[4, 9]);
+        flip(&store.place(9).join("state.json"), 0);
+        save(&store, 6).unwrap();
+        assert_eq!(names(&store.directory), ["000004", "000006"]);
+    }
+
+    #[test]
+    fn files_that_are_not_checkpoints_are_left_alone() {
+        let (_run, store) = store(&[1]);
+        for name in ["7", "0000008", "notes.txt", "+00009"] {
+            fs::write(store.directory.join(name), "").unwrap();
+        }
+        save(&store, 2).unwrap();
+        save(&store, 3).unwrap();
+        assert_eq!(names(&store.directory), ["+00009", "0000008", "000002", "000003", "7", "notes.txt"]);
+    }
+
+    #[test]
+    fn a_failed_save_leaves_the_earlier_checkpoints_and_no_litter() {
+        let (_run, store) = store(&[1, 2]);
+        // The second part of the same name fails when the first is already written.
+        let error = store.save(2, &[("state.json", b"1"), ("state.json", b"2")]).unwrap_err();
+        assert!(error.to_string().contains("state.json"), "{error}");
+        assert_eq!(names(&store.directory), ["000001", "000002"]);
+        assert!(assert_latest(&store, 2).is_empty());
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_taken_gives_the_old_checkpoint_back() {
+        let (_run, store) = store(&[1, 2]);
+        let missing = store.directory.join("missing");
+        let error = store.put_in_place(&missing, 2).unwrap_err();
+        assert!(error.to_string().contains("000002"), "{error}");
+        assert!(assert_latest(&store, 2).is_empty());
+    }
+
+    #[test]
+    fn a_file_where_the_store_should_be_is_an_error_that_names_it() {
+        let (run, store) = store(&[]);
+        fs::write(run.path().join("checkpoints"), "").unwrap();
+        assert!(save(&store, 1).unwrap_err().to_string().contains("checkpoints"));
+        assert!(store.latest().unwrap_err().to_string().contains("checkpoints"));
+    }
+
+    #[test]
+    #[should_panic(expected = "plain file name")]
+    fn a_part_named_like_the_manifest_is_a_mistake() {
+        let (_run, store) = store(&[]);
+        let _ = store.save(1, &[(MANIFEST, b"")]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_read_only_directory_is_an_error_and_keeps_the_earlier_checkpoint() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let (_run, store) = store(&[1, 2]);
+        fs::set_permissions(&store.directory, fs::Permissions::from_mode(0o555)).unwrap();
+        // Permission bits do not bind root, so the expectation is what std itself meets.
+        let binding = fs::create_dir(store.directory.join("probe")).is_err();
+        let saved = save(&store, 3);
+        fs::set_permissions(&store.directory, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(saved.is_err(), binding);
+        if let Err(error) = saved {
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            assert!(error.to_string().contains("000003"), "{error}");
+        }
+        assert_latest(&store, if binding { 2 } else { 3 });
+    }
+}
