@@ -1,0 +1,354 @@
+//! Deep-BQRL (Algorithm 1).
+//!
+//! ```text
+//! B̂_m(x,a) = (1/β) Σ_j w_j z̃_θm,j(x,a)             buffered score of critic m
+//! μ_B, σ_B  = mean and standard deviation of B̂_m over the critics
+//! act       = argmax_a μ_B(x,a) + λ_t σ_B(x,a)       λ_t = λ_0 / (1 + t/λ_decay)          lines 7–8
+//! a_m⁺(x')  = argmax_a B̄_m(x',a)                     from the target critic, sorted        Eq. (3)
+//! y_m,i     = r + (1−d) z̃_θ̄m,i(x', a_m⁺)
+//! 𝒥_m       = mean of ρ_{η_j}^κ(y_m,i − z_θm,j(x,a))  raw z                                  Eq. (4)
+//! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m                                                            Eq. (5)
+//! output    = argmax_a μ_B(x,a)                                                             Eq. (2)
+//! ```
+//!
+//! Where the paper is silent (decision 0005): the score has `tie_break` times the mean of z added, because B̂ is flat
+//! outside its window and strictly worse actions tie there; 0 is the paper's own score. Remaining ties go to the lowest
+//! index. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
+
+use bqrl_math::buffer::Buffer;
+use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::schedule::Exploration;
+use bqrl_math::score::{argmax, sort, spread};
+use bqrl_mdp::env::EnvSpec;
+use bqrl_nn::{Adam, Batch, Ensemble, Init, Kernels, Shape, TargetRule, UpdateError, Which};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::experience::encode::{Encoder, StateEncoding};
+use crate::experience::replay::Replay;
+use crate::{Agent, Input, RestoreError, Transition};
+
+/// Every setting but τ and β.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// K.
+    pub n_quantiles: usize,
+    /// M ≥ 2.
+    pub n_critics: usize,
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// κ.
+    pub kappa: f64,
+    /// ζ.
+    pub zeta: f64,
+    /// λ_0.
+    pub lambda_0: f64,
+    /// λ_decay, in episodes.
+    pub lambda_decay: f64,
+    /// Weight of the mean in the score.
+    pub tie_break: f64,
+    /// Factor on the initial output weights.
+    pub output_scale: f64,
+    /// Initial output bias, in units of `reward_scale`.
+    pub output_bias: f64,
+    /// Step size in the end …
+    pub learning_rate: f64,
+    /// … plus this much at first, …
+    pub learning_rate_extra: f64,
+    /// … falling as 1/(1 + t/this), in episodes.
+    pub learning_rate_decay: f64,
+    /// |ℬ|.
+    pub batch_size: usize,
+    /// Transitions held in 𝒟.
+    pub replay_capacity: usize,
+    /// Transitions before the first update.
+    pub learning_starts: usize,
+    /// Minibatches per environment step.
+    pub updates_per_step: usize,
+    /// How a discrete state is written.
+    pub state_encoding: StateEncoding,
+    /// What a reward of 1 is to the critics; 0 takes the largest |reward| that the problem names.
+    pub reward_scale: f64,
+    /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
+    pub kernels: String,
+}
+
+/// Settings that make no agent.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{key} must {want}, got {got}")]
+pub struct ConfigError {
+    key: &'static str,
+    want: &'static str,
+    got: String,
+}
+
+impl Config {
+    fn check(&self) -> Result<(), ConfigError> {
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
+        let rules: [(&'static str, bool, &'static str, String); 13] = [
+            ("n_quantiles", self.n_quantiles >= 1, "be at least 1", self.n_quantiles.to_string()),
+            ("n_critics", self.n_critics >= 2, "be at least 2", self.n_critics.to_string()),
+            ("kappa", positive(self.kappa), "be positive", self.kappa.to_string()),
+            ("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", self.zeta.to_string()),
+            ("lambda_0", not_negative(self.lambda_0), "not be negative", self.lambda_0.to_string()),
+            ("lambda_decay", positive(self.lambda_decay), "be positive", self.lambda_decay.to_string()),
+            ("learning_rate", positive(self.learning_rate), "be positive", self.learning_rate.to_string()),
+            (
+                "learning_rate_extra",
+                not_negative(self.learning_rate_extra),
+                "not be negative",
+                self.learning_rate_extra.to_string(),
+            ),
+            (
+                "learning_rate_decay",
+                positive(self.learning_rate_decay),
+                "be positive",
+                self.learning_rate_decay.to_string(),
+            ),
+            ("batch_size", self.batch_size >= 1, "be at least 1", self.batch_size.to_string()),
+            (
+                "replay_capacity",
+                self.replay_capacity >= self.batch_size,
+                "be at least batch_size",
+                self.replay_capacity.to_string(),
+            ),
+            (
+                "output_scale",
+                not_negative(self.output_scale),
+                "not be negative",
+                self.output_scale.to_string(),
+            ),
+            (
+                "reward_scale",
+                not_negative(self.reward_scale),
+                "not be negative",
+                self.reward_scale.to_string(),
+            ),
+        ];
+        match rules.into_iter().find(|(_, holds, ..)| !holds) {
+            Some((key, _, want, got)) => Err(ConfigError { key, want, got }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The agent.
+pub struct DeepBqrl {
+    config: Config,
+    exploration: Exploration,
+    rule: TargetRule,
+    /// c_j of the score: w_j/β, and the tie-break's share.
+    score: Vec<f64>,
+    n_actions: usize,
+    encoder: Encoder,
+    reward_scale: f64,
+    critics: Ensemble,
+    replay: Replay,
+    rng: Rng,
+    lambda_t: f64,
+    adam: Adam,
+    updates: u64,
+    minibatch: Minibatch,
+}
+
+/// What [`Agent::save`] keeps beside the arrays.
+#[derive(Deserialize, Serialize)]
+struct State {
+    updates: u64,
+    /// Seed, stream and position of the replay stream.
+    rng: [u64; 3],
+}
+
+/// Memory for a minibatch, reused from update to update.
+#[derive(Default)]
+struct Minibatch {
+    inputs: Vec<f32>,
+    actions: Vec<usize>,
+    rewards: Vec<f32>,
+    next_inputs: Vec<f32>,
+    done: Vec<bool>,
+}
+
+impl DeepBqrl {
+    /// An untrained agent for one level.
+    pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, ConfigError> {
+        config.check()?;
+        let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
+        let reward_scale = match config.reward_scale {
+            0.0 if named > 0.0 => named,
+            0.0 => 1.0,
+            scale => scale,
+        };
+        let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
+        let shape = Shape {
+            n_inputs: encoder.width(),
+            hidden: config.hidden.clone(),
+            n_actions: spec.n_actions,
+            n_quantiles: config.n_quantiles,
+            n_critics: config.n_critics,
+        };
+        let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
+        let refused = |key, error: &dyn std::fmt::Display| ConfigError {
+            key,
+            want: "be allowed",
+            got: error.to_string(),
+        };
+        let kernels = match &config.kernels[..] {
+            "auto" => Kernels::detect(),
+            name => Kernels::named(name).ok_or_else(|| ConfigError {
+                key: "kernels",
+                want: "be auto, or a set of instructions that this machine has",
+                got: name.to_owned(),
+            })?,
+        };
+        let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))
+            .map_err(|e| refused("hidden", &e))?
+            .with_kernels(kernels);
+        let rule = TargetRule::buffered(&buffer, config.n_quantiles, config.tie_break, config.kappa)
+            .map_err(|e| refused("tie_break", &e))?;
+        let share = config.tie_break / config.n_quantiles as f64;
+        let weights = buffer.weights(config.n_quantiles);
+        Ok(Self {
+            exploration: Exploration::new(config.lambda_0, config.lambda_decay)
+                .map_err(|e| refused("lambda_0", &e))?,
+            score: weights.iter().map(|w| w / buffer.beta() + share).collect(),
+            rule,
+            n_actions: spec.n_actions,
+            encoder,
+            reward_scale,
+            critics,
+            replay: Replay::new(config.replay_capacity, &spec.observations),
+            rng: stream(seed, Purpose::Replay),
+            lambda_t: 0.0,
+            adam: Adam::new(config.learning_rate),
+            updates: 0,
+            minibatch: Minibatch::default(),
+            config,
+        })
+    }
+
+    /// The ensemble's mean quantiles z̃_j(x, a) of the remaining return, in the problem's own units.
+    pub fn quantiles(&self, x: &Input, action: usize) -> Vec<f64> {
+        let k = self.config.n_quantiles;
+        let mut sums = vec![0.0; k];
+        for critic in self.outputs(x).chunks_exact(self.n_actions * k) {
+            let raw: Vec<f64> = critic[action * k..(action + 1) * k].iter().map(|&z| f64::from(z)).collect();
+            sums.iter_mut().zip(sort(&raw)).for_each(|(sum, z)| *sum += z);
+        }
+        sums.iter().map(|sum| sum * self.reward_scale / self.config.n_critics as f64).collect()
+    }
+
+    /// z_θm(x, ·) of all critics, one after the other.
+    fn outputs(&self, x: &Input) -> Vec<f32> {
+        let mut input = Vec::with_capacity(self.encoder.width());
+        self.encoder.encode(x, &mut input);
+        self.critics.act(Which::Online, &input)
+    }
+
+    /// B̂_m(x, a) for all critics, per action: line 7.
+    fn scores(&self, x: &Input) -> Vec<Vec<f64>> {
+        let k = self.config.n_quantiles;
+        let outputs = self.outputs(x);
+        assert_eq!(outputs.len(), self.config.n_critics * self.n_actions * k, "outputs, want M·A·K");
+        let mut scores = vec![Vec::with_capacity(self.config.n_critics); self.n_actions];
+        for (index, quantiles) in outputs.chunks_exact(k).enumerate() {
+            let sorted = sort(&quantiles.iter().map(|&z| f64::from(z)).collect::<Vec<_>>());
+            let score = self.score.iter().zip(&sorted).map(|(c, z)| c * z).sum();
+            scores[index % self.n_actions].push(score);
+        }
+        scores
+    }
+
+    /// Lines 14–25 for one minibatch.
+    fn update(&mut self) -> Result<(), UpdateError> {
+        let Minibatch { inputs, actions, rewards, next_inputs, done } = &mut self.minibatch;
+        inputs.clear();
+        actions.clear();
+        rewards.clear();
+        next_inputs.clear();
+        done.clear();
+        for _ in 0..self.config.batch_size {
+            let transition = self.replay.sample(&mut self.rng);
+            let (stage, observation, collected) = &transition.x;
+            self.encoder.encode(&Input { stage: *stage, observation, collected: *collected }, inputs);
+            // Where d = 1 the continuation is not evaluated; x stands in for x'.
+            let (stage, observation, collected) = transition.next.as_ref().unwrap_or(&transition.x);
+            self.encoder.encode(&Input { stage: *stage, observation, collected: *collected }, next_inputs);
+            actions.push(transition.action);
+            rewards.push((transition.reward / self.reward_scale) as f32);
+            done.push(transition.next.is_none());
+        }
+        let batch = Batch { inputs, actions, rewards, next_inputs, done };
+        self.critics.train_step(&batch, &self.rule, &self.adam, self.config.zeta)?;
+        self.updates += 1;
+        Ok(())
+    }
+}
+
+impl Agent for DeepBqrl {
+    fn begin_episode(&mut self, episode: usize) {
+        let Config { learning_rate, learning_rate_extra, learning_rate_decay, .. } = self.config;
+        self.lambda_t = self.exploration.lambda_t(episode);
+        self.adam.learning_rate =
+            learning_rate + learning_rate_extra / (1.0 + episode as f64 / learning_rate_decay);
+    }
+
+    fn act(&mut self, x: &Input) -> usize {
+        let optimistic = |scores: &Vec<f64>| spread(scores).optimistic(self.lambda_t);
+        argmax(&self.scores(x).iter().map(optimistic).collect::<Vec<_>>())
+    }
+
+    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
+        self.replay.store(transition);
+        if self.replay.len() >= self.config.learning_starts.max(self.config.batch_size) {
+            for _ in 0..self.config.updates_per_step {
+                self.update()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn greedy(&self, x: &Input) -> usize {
+        argmax(&self.scores(x).iter().map(|scores| spread(scores).mu_b).collect::<Vec<_>>())
+    }
+
+    fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let RngState { seed, stream, word_pos } = self.rng.state();
+        let state = State { updates: self.updates, rng: [seed, stream, word_pos] };
+        vec![
+            ("critics.safetensors", self.critics.to_bytes()),
+            ("replay.safetensors", self.replay.to_bytes()),
+            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ]
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
+        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
+        let critics = Ensemble::from_bytes(&read("critics.safetensors")?)
+            .map_err(|error| wrong("critics.safetensors", &error))?;
+        if critics.shape() != self.critics.shape() {
+            return Err(wrong("critics.safetensors", &"the networks have other sizes"));
+        }
+        let state: State =
+            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
+        self.replay
+            .restore(&read("replay.safetensors")?)
+            .map_err(|error| wrong("replay.safetensors", &error))?;
+        self.critics = critics.with_kernels(self.critics.kernels());
+        self.updates = state.updates;
+        let [seed, stream, word_pos] = state.rng;
+        self.rng = Rng::from_state(RngState { seed, stream, word_pos });
+        Ok(())
+    }
+
+    fn weights(&self) -> Option<Vec<u8>> {
+        Some(self.critics.to_bytes())
+    }
+}

@@ -1,0 +1,136 @@
+//! x = (h, s, c) as network input.
+//!
+//! ```text
+//! state        one-hot of s (unordered), or s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered), or the
+//!              observation itself (dense)
+//! stage        h/H, exp(−(H−h)/3), exp(−(H−h)/10), exp(−(H−h)/30), 1{h = H−1}
+//! collected    c / scale
+//! ```
+//!
+//! The last-step flag matters: without it "go on at the last step" is extrapolated above zero. The thermometer lets
+//! what is learned of one offer carry over to its neighbours. Decision 0005.
+
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
+use bqrl_mdp::trajectory::Observation;
+use serde::{Deserialize, Serialize};
+
+use crate::Input;
+
+/// How a discrete state is written.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateEncoding {
+    /// A thermometer where the problem says that neighbours are alike, else one-hot.
+    Auto,
+    /// One input per state.
+    OneHot,
+    /// One input per threshold, and the index as a number.
+    Thermometer,
+}
+
+/// Inputs that describe the stage and the collected reward.
+const EXTRA: usize = 6;
+
+/// Writes inputs for one problem.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    state: State,
+    horizon: usize,
+    scale: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    OneHot(usize),
+    Thermometer(usize),
+    Dense(usize),
+}
+
+impl Encoder {
+    /// For a problem's observations; collected rewards are divided by `scale`.
+    pub fn new(spec: &EnvSpec, encoding: StateEncoding, scale: f64) -> Self {
+        assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
+        let state = match (&spec.observations, encoding) {
+            (ObservationSpace::Dense(shape), _) => State::Dense(shape.iter().product()),
+            (&ObservationSpace::Discrete { n, ordered: true }, StateEncoding::Auto)
+            | (&ObservationSpace::Discrete { n, .. }, StateEncoding::Thermometer) => State::Thermometer(n),
+            (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot(n),
+        };
+        Self { state, horizon: spec.horizon, scale }
+    }
+
+    /// D, the length of an input.
+    pub fn width(&self) -> usize {
+        let (State::OneHot(n) | State::Thermometer(n) | State::Dense(n)) = self.state;
+        n + EXTRA
+    }
+
+    /// Appends the encoding of x.
+    pub fn encode(&self, x: &Input, out: &mut Vec<f32>) {
+        match (self.state, x.observation) {
+            (State::OneHot(n), &Observation::Index(s)) => {
+                out.extend((0..n).map(|k| f32::from(u8::from(k == s))));
+            }
+            (State::Thermometer(n), &Observation::Index(s)) => {
+                out.push(s as f32 / (n - 1).max(1) as f32);
+                out.extend((1..n).map(|k| if s >= k { 1.0 } else { -1.0 }));
+            }
+            (State::Dense(n), Observation::Dense(values)) => {
+                assert_eq!(values.len(), n, "length of the observation");
+                out.extend_from_slice(values);
+            }
+            (state, observation) => panic!("{observation:?} does not fit {state:?}"),
+        }
+        let left = (self.horizon - x.stage.min(self.horizon)) as f32;
+        out.push(x.stage as f32 / self.horizon as f32);
+        out.extend([3.0, 10.0, 30.0].map(|pace: f32| (-left / pace).exp()));
+        out.push(f32::from(u8::from(x.stage + 1 == self.horizon)));
+        out.push((x.collected / self.scale) as f32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(observations: ObservationSpace) -> EnvSpec {
+        EnvSpec {
+            name: "test".into(),
+            observations,
+            n_actions: 2,
+            horizon: 10,
+            horizon_is_task: true,
+            reward_bounds: None,
+        }
+    }
+
+    fn encoded(observations: ObservationSpace, encoding: StateEncoding, x: &Input) -> Vec<f32> {
+        let encoder = Encoder::new(&spec(observations), encoding, 2.0);
+        let mut out = Vec::new();
+        encoder.encode(x, &mut out);
+        assert_eq!(out.len(), encoder.width());
+        out
+    }
+
+    #[test]
+    fn an_ordered_state_is_a_thermometer_and_an_unordered_one_hot() {
+        let index = Observation::Index(2);
+        let x = Input { stage: 0, observation: &index, collected: 0.0 };
+        let ordered = encoded(ObservationSpace::Discrete { n: 5, ordered: true }, StateEncoding::Auto, &x);
+        assert_eq!(ordered[..5], [0.5, 1.0, 1.0, -1.0, -1.0]);
+        let unordered = encoded(ObservationSpace::Discrete { n: 5, ordered: false }, StateEncoding::Auto, &x);
+        assert_eq!(unordered[..5], [0.0, 0.0, 1.0, 0.0, 0.0]);
+        let forced = encoded(ObservationSpace::Discrete { n: 5, ordered: true }, StateEncoding::OneHot, &x);
+        assert_eq!(forced, unordered);
+    }
+
+    #[test]
+    fn the_last_step_is_flagged_and_the_collected_reward_scaled() {
+        let seen = Observation::Dense(vec![7.0, -1.0]);
+        let x = Input { stage: 9, observation: &seen, collected: 3.0 };
+        let out = encoded(ObservationSpace::Dense(vec![2]), StateEncoding::Auto, &x);
+        assert_eq!(out[..3], [7.0, -1.0, 0.9]);
+        assert!((out[3] - (-1.0f32 / 3.0).exp()).abs() < 1e-7);
+        assert_eq!(out[6..], [1.0, 1.5]);
+    }
+}

@@ -1,0 +1,5 @@
+//! What agents learn from: inputs as numbers ([`encode`]) and transitions remembered ([`replay`]).
+
+pub mod arrays;
+pub mod encode;
+pub mod replay;

@@ -1,0 +1,163 @@
+//! One run: an agent, a problem, a seed (§4).
+//!
+//! ```text
+//! Reg_E(k) = Σ_{t≤k} (max_π E[R^π] − G_t)                 returns collected while training, exploration included
+//! 𝒢_τ(k)   = Σ_{t≤k} [Q*_τ − Q_τ(R^{π̄_t})]₊               π̄_t the most recently evaluated greedy policy
+//! ```
+//!
+//! The greedy policy is evaluated exactly, before the first episode and after every `evaluate_every` episodes; between
+//! evaluations the latest value counts, so the first episodes count for the untrained policy.
+
+use bqrl_agents::{Agent, Greedy, Input, Transition};
+use bqrl_math::buffer::Buffer;
+use bqrl_math::law::ReturnLaw;
+use bqrl_math::rng::{Purpose, Rng, stream};
+use bqrl_mdp::env::Env;
+use bqrl_mdp::evaluate::Evaluator;
+use bqrl_nn::UpdateError;
+use serde::{Deserialize, Serialize};
+
+/// What a run is measured against.
+pub struct Yardstick {
+    /// Evaluates greedy policies.
+    pub evaluator: Evaluator,
+    /// max_π E[R^π].
+    pub max_mean: f64,
+    /// The levels, each with its Q*_τ.
+    pub levels: Vec<(Buffer, f64)>,
+    /// γ: a reward of stage h counts γ^h, in the return and to the agent.
+    pub discount: f64,
+}
+
+/// One episode of training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Episode {
+    /// Counted from 1, as t is.
+    pub episode: usize,
+    /// G_t.
+    pub episode_return: f64,
+    /// Decisions taken.
+    pub length: usize,
+}
+
+/// One evaluation at one level.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Evaluated {
+    /// Episodes trained so far.
+    pub episode: usize,
+    /// τ.
+    pub tau: f64,
+    /// Q_τ of the greedy policy.
+    pub quantile: f64,
+    /// Q_τ^β of the greedy policy.
+    pub buffered_quantile: f64,
+    /// `E[R]` of the greedy policy.
+    pub mean: f64,
+    /// 𝒢_τ so far.
+    pub quantile_policy_gap: f64,
+    /// Reg_E so far.
+    pub expected_return_regret: f64,
+}
+
+/// Episodes over which the reported reward is averaged (§4.2).
+const RECENT: usize = 50;
+
+/// Where a run stands: everything but the agent and the random stream.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Progress {
+    /// Episodes trained.
+    pub episode: usize,
+    /// Decisions taken.
+    pub env_steps: u64,
+    /// Reg_E.
+    pub regret: f64,
+    /// 𝒢_τ, per level.
+    pub gaps: Vec<f64>,
+    /// The latest evaluation, per level.
+    pub last: Vec<Evaluated>,
+    /// The returns of the last 50 episodes, oldest first.
+    pub recent: Vec<f64>,
+}
+
+impl Progress {
+    /// The 50-episode moving average of G_t.
+    pub fn moving_average_reward(&self) -> f64 {
+        self.recent.iter().sum::<f64>() / self.recent.len().max(1) as f64
+    }
+}
+
+/// An agent in training.
+pub struct Training<'a> {
+    env: Box<dyn Env>,
+    /// The learner.
+    pub agent: Box<dyn Agent>,
+    yardstick: &'a Yardstick,
+    /// Draws the environment's randomness.
+    pub rng: Rng,
+    /// Where the run stands.
+    pub progress: Progress,
+}
+
+impl<'a> Training<'a> {
+    /// Before the first episode.
+    pub fn new(env: Box<dyn Env>, agent: Box<dyn Agent>, yardstick: &'a Yardstick, seed: u64) -> Self {
+        let progress = Progress { gaps: vec![0.0; yardstick.levels.len()], ..Progress::default() };
+        Self { env, agent, yardstick, rng: stream(seed, Purpose::Env), progress }
+    }
+
+    /// Lines 5–29 of Algorithm 1: one episode. The measures grow by it.
+    pub fn episode(&mut self) -> Result<Episode, UpdateError> {
+        let (episode_return, length) = self.play()?;
+        let progress = &mut self.progress;
+        progress.episode += 1;
+        progress.env_steps += length as u64;
+        progress.regret += self.yardstick.max_mean - episode_return;
+        for ((gap, (_, best)), latest) in
+            progress.gaps.iter_mut().zip(&self.yardstick.levels).zip(&progress.last)
+        {
+            *gap += (best - latest.quantile).max(0.0);
+        }
+        if progress.recent.len() == RECENT {
+            progress.recent.remove(0);
+        }
+        progress.recent.push(episode_return);
+        Ok(Episode { episode: progress.episode, episode_return, length })
+    }
+
+    fn play(&mut self) -> Result<(f64, usize), UpdateError> {
+        self.agent.begin_episode(self.progress.episode);
+        let mut observation = self.env.reset(&mut self.rng);
+        let (mut stage, mut collected) = (0, 0.0);
+        loop {
+            let x = Input { stage, observation: &observation, collected };
+            let action = self.agent.act(&x);
+            let step = self.env.step(action, &mut self.rng);
+            let reward = self.yardstick.discount.powi(stage as i32) * step.reward;
+            let next =
+                Input { stage: stage + 1, observation: &step.observation, collected: collected + reward };
+            self.agent.observe(&Transition { x, action, reward, next, end: step.end })?;
+            (stage, collected) = (next.stage, next.collected);
+            if step.end.is_over() {
+                return Ok((collected, stage));
+            }
+            observation = step.observation;
+        }
+    }
+
+    /// Evaluates the greedy policy exactly; the agent is not changed. Returns the law of its return.
+    pub fn evaluate(&mut self) -> ReturnLaw {
+        let evaluation = self.yardstick.evaluator.evaluate(&Greedy(&*self.agent));
+        let progress = &mut self.progress;
+        let level = |((buffer, _), &gap): (&(Buffer, f64), &f64)| Evaluated {
+            episode: progress.episode,
+            tau: buffer.tau(),
+            quantile: evaluation.law.quantile(buffer.tau()),
+            buffered_quantile: evaluation.law.buffered_quantile(buffer),
+            mean: evaluation.mean,
+            quantile_policy_gap: gap,
+            expected_return_regret: progress.regret,
+        };
+        progress.last = self.yardstick.levels.iter().zip(&progress.gaps).map(level).collect();
+        evaluation.law
+    }
+}
