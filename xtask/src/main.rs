@@ -24,12 +24,15 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Which of our crates each may use: every crate only those to its left in the house.
-const MAY_USE: [(&str, &[&str]); 6] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("bqrl-math", &[]),
     ("bqrl-mdp", &["bqrl-math"]),
+    ("bqrl-nn", &["bqrl-math"]),
+    ("bqrl-agents", &["bqrl-math", "bqrl-mdp", "bqrl-nn"]),
     ("bqrl-runs", &[]),
+    ("bqrl-lab", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-runs"]),
     ("bqrl-report", &["bqrl-math", "bqrl-runs"]),
-    ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-report", "bqrl-runs"]),
+    ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
     ("xtask", &[]),
 ];
 
@@ -37,7 +40,8 @@ fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
     let result = match task.as_str() {
         "test" => test(),
-        "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"]),
+        "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"])
+            .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"])),
         _ => Err("usage: cargo xtask test | bench".to_owned()),
     };
     match result {

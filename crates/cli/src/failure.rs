@@ -1,9 +1,9 @@
 //! What went wrong, in the form that a user sees: `error: …`, perhaps `hint: …`, and an exit code.
 
-/// The caller's mistake (exit code 2) or a failure at run time (exit code 1).
+/// The caller's mistake (exit code 2), a failure at run time (1), or an interruption after a checkpoint (130).
 #[derive(Debug)]
 pub struct Failure {
-    /// 2 or 1.
+    /// 2, 1 or 130.
     pub code: u8,
     /// One line: what, where, the value, the allowed range.
     pub message: String,
@@ -22,6 +22,11 @@ impl Failure {
     /// The world's: a full disk, a missing permission.
     pub fn runtime(message: impl ToString) -> Self {
         Self { code: 1, message: message.to_string(), hint: None }
+    }
+
+    /// Stopped by the user after a clean checkpoint.
+    pub fn interrupted(message: impl ToString) -> Self {
+        Self { code: 130, message: message.to_string(), hint: None }
     }
 
     /// Adds what to try instead.

@@ -1,12 +1,13 @@
 //! The `bqrl` command. Data goes to standard output, everything else to standard error.
 //!
-//! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time.
+//! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time, 130 interrupted after a clean checkpoint.
 
 mod envs;
 mod failure;
 mod plan;
 mod problem;
 mod text;
+mod train;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ struct Cli {
 enum Verb {
     /// The exact optimum of a problem at any risk level, with a certificate and the policy
     Plan(plan::PlanArgs),
+    /// Learn a policy and measure it against the exact optimum
+    Train(train::TrainArgs),
     /// The built-in problems with their parameters
     Envs(envs::EnvsArgs),
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let result = match verb {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
+        Verb::Train(args) => train::run(&args),
     };
     finish(result.and_then(|output| print(&output)))
 }
@@ -81,7 +85,7 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
             .iter()
             .find_map(|&kind| error.get(kind))
             .map(|value| format!("did you mean {value}?"));
-    let verb = std::env::args().nth(1).filter(|arg| ["plan", "envs"].contains(&arg.as_str()));
+    let verb = std::env::args().nth(1).filter(|arg| ["plan", "envs", "train"].contains(&arg.as_str()));
     let help = verb.map_or("bqrl --help".to_owned(), |verb| format!("bqrl {verb} --help"));
     let hint = suggestion.unwrap_or_else(|| format!("`{help}` lists what is allowed"));
     let failure = Failure::usage(message).hint(hint);

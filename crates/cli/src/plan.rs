@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::problem::{self, ProblemArgs};
+use crate::problem::{self, ProblemFlags};
 use crate::text::{self, number, table};
 
 /// Values of the return when rewards must be rounded and no `--grid` was given.
@@ -34,8 +34,11 @@ const RULE_ATOMS: usize = 20_000;
 /// Flags of `bqrl plan`.
 #[derive(clap::Args)]
 pub struct PlanArgs {
+    /// A built-in problem (`bqrl envs` lists them) or an MDP file: CSV with the columns idstatefrom, idaction, idstateto,
+    /// probability, reward
+    problem: String,
     #[command(flatten)]
-    problem: ProblemArgs,
+    flags: ProblemFlags,
     /// Risk levels in (0, 1)
     #[arg(
         long,
@@ -159,7 +162,7 @@ pub fn run(args: &PlanArgs) -> Result<String, Failure> {
         check_figure_path(path)?;
     }
     check_outputs(args)?;
-    let problem = problem::load(&args.problem)?;
+    let problem = problem::load(&args.flags.config(&args.problem)?)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(args.threads.map_or(0, usize::from))
         .build()
@@ -196,7 +199,7 @@ fn check_figure_path(path: &Path) -> Result<(), Failure> {
 /// Refuses outputs that would overwrite the input or each other, and folders that are not there, before the work starts.
 fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
     let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-    let mut taken = vec![place(Path::new(&args.problem.problem)).filter(|path| path.is_file())];
+    let mut taken = vec![place(Path::new(&args.problem)).filter(|path| path.is_file())];
     for path in [&args.policy, &args.plot, &args.plot_law].into_iter().flatten() {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {

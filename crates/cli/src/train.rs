@@ -1,0 +1,384 @@
+//! `bqrl train`: learn a policy, measured against the exact optimum; several seeds in parallel; resumable.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bqrl_lab::config::{Config, Layers};
+use bqrl_lab::run::{Finished, Hooks, RunError, YardstickError, check_agent, run_seed};
+use bqrl_lab::train::{Progress, Yardstick};
+use bqrl_runs::atomic;
+use bqrl_runs::run_dir::{Lock, RunDir, unique_name};
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+use crate::problem::{self, ProblemFlags};
+use crate::text::{number, table};
+
+/// Flags of `bqrl train`.
+#[derive(clap::Args)]
+pub struct TrainArgs {
+    /// A built-in problem (`bqrl envs` lists them) or an MDP file [default: asset-selling]
+    problem: Option<String>,
+    #[command(flatten)]
+    flags: ProblemFlags,
+    /// The algorithm: deep-bqrl (the paper's Algorithm 1) [default: deep-bqrl]
+    #[arg(long, value_name = "NAME")]
+    algo: Option<String>,
+    /// Risk level in (0, 1) [default: 0.1]
+    #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "TAU,…")]
+    tau: Vec<f64>,
+    /// Buffer width in (0, tau] [default: tau]
+    #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "BETA,…")]
+    beta: Vec<f64>,
+    /// Training episodes [default: 2000; 5000 on frozen-lake]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    episodes: Option<u32>,
+    /// Seeds, one run each, in parallel [default: 42]
+    #[arg(long, alias = "seed", allow_negative_numbers = true, value_delimiter = ',', value_name = "SEED,…")]
+    seeds: Vec<u32>,
+    /// Settings from a TOML file, on top of the algorithm's preset
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// One setting, e.g. --set agent.kappa=1.0; may be repeated
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+    /// Where the run is written [default: runs/PROBLEM-ALGO-1, -2, …]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Replace a run that is already there
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// Go on with an interrupted run
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
+    /// Seeds trained at a time; the results do not depend on it [default: all cores]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress and no notes on standard error
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// `--json` and `summary.json`: what users and scripts rely on. One entry per seed in each list.
+#[derive(Serialize)]
+struct Summary {
+    run: String,
+    problem: String,
+    algo: &'static str,
+    episodes: usize,
+    seeds: Vec<u64>,
+    max_mean: f64,
+    taus: Vec<Level>,
+    final_mean: Vec<f64>,
+    expected_return_regret: Vec<f64>,
+    moving_average_reward: Vec<f64>,
+    env_steps: u64,
+    updates: u64,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Level {
+    tau: f64,
+    beta: f64,
+    best_quantile: f64,
+    quantile_policy_gap: Vec<f64>,
+    final_quantile: Vec<f64>,
+    final_buffered_quantile: Vec<f64>,
+}
+
+/// Trains, and returns what to print.
+pub fn run(args: &TrainArgs) -> Result<String, Failure> {
+    let started = Instant::now();
+    let (config, existing) = configuration(args)?;
+    let problem = problem::load(&config.problem)?;
+    let yardstick = Yardstick::new(&config, &problem).map_err(|error| match error {
+        YardstickError::TooManyReturns(_) => Failure::usage(format!("{}: {error}", config.problem.name))
+            .hint("training needs an exact evaluation"),
+        YardstickError::Config(error) => Failure::usage(error),
+    })?;
+    check_agent(&config, &problem).map_err(Failure::usage)?;
+    let (dir, _lock) = directory(args, &config, existing)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second signal ends the process at once; the first only asks.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| Failure::runtime(format!("listening for signals: {error}")))?;
+    }
+    let display = Display::new(args, &config);
+    let hooks = Hooks {
+        stop: &stop,
+        watch: &|seed, progress| display.watch(seed, progress),
+        warn: &|message| display.note(message),
+        clock: &|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64()),
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.threads.map_or(0, usize::from))
+        .build()
+        .map_err(|error| Failure::runtime(format!("starting threads: {error}")))?;
+    let results: Vec<Result<Finished, RunError>> = pool.install(|| {
+        let seeds = config.run.seeds.par_iter();
+        seeds.map(|&seed| run_seed(&config, &problem, &yardstick, seed, &dir.seed(seed), &hooks)).collect()
+    });
+    display.bar.finish_and_clear();
+
+    let again = format!("`bqrl train --resume {}` goes on", dir.path().display());
+    let interrupted = |error: &RunError| matches!(error, RunError::Interrupted { .. });
+    // A real failure is worth more words than an interruption.
+    let (mut finished, mut failed) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(done) => finished.push(done),
+            Err(error) if failed.is_none() || !interrupted(&error) => failed = Some(error),
+            Err(_) => {}
+        }
+    }
+    match failed {
+        Some(error @ RunError::Interrupted { .. }) => return Err(Failure::interrupted(error).hint(again)),
+        Some(error) => return Err(Failure::runtime(error).hint(again)),
+        None => {}
+    }
+    let summary = summarise(&config, &dir, &yardstick, &finished, started.elapsed().as_secs_f64());
+    let json = serde_json::to_string(&summary).expect("plain numbers and text serialise") + "\n";
+    atomic::write(&dir.summary(), json.as_bytes()).map_err(Failure::runtime)?;
+    Ok(if args.json { json } else { human(&summary) })
+}
+
+/// Preset, file, flags, overrides; or the configuration of the run to go on with, which none of them may change.
+fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))
+    };
+    let Some(resume) = &args.resume else {
+        let mut layers =
+            Layers::preset(args.algo.as_deref().unwrap_or("deep-bqrl")).map_err(Failure::usage)?;
+        let name = args.problem.as_deref().unwrap_or("asset-selling");
+        layers.set("problem", "name", name);
+        if name == "frozen-lake" {
+            layers.set("run", "episodes", 5000); // §4.2
+        }
+        if let Some(path) = &args.config {
+            layers.file(&read(path)?, &path.display().to_string()).map_err(Failure::usage)?;
+        }
+        apply_flags(args, name, &mut layers)?;
+        return Ok((layers.finish("settings").map_err(Failure::usage)?, None));
+    };
+    let dir = RunDir::open(resume).map_err(Failure::usage)?;
+    let path = dir.config();
+    let origin = path.display().to_string();
+    let stored = Layers::written(&read(&path)?, &origin).map_err(Failure::usage)?;
+    let mut layers = stored.clone();
+    let stored = stored.finish(&origin).map_err(Failure::usage)?;
+    if let Some(path) = &args.config {
+        layers.file(&read(path)?, &path.display().to_string()).map_err(Failure::usage)?;
+    }
+    apply_flags(args, args.problem.as_deref().unwrap_or(&stored.problem.name), &mut layers)?;
+    let wanted = layers.finish("settings").map_err(Failure::usage)?;
+    let mut differing = wanted.differences(&stored);
+    if args.algo.as_deref().is_some_and(|algo| algo != stored.algo()) {
+        differing.push("agent.kind".into());
+    }
+    if !differing.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} was started with other settings: {}",
+            resume.display(),
+            differing.join(", ")
+        ))
+        .hint("a run goes on as it began; start a new one for other settings"));
+    }
+    Ok((stored, Some(dir)))
+}
+
+fn apply_flags(args: &TrainArgs, name: &str, layers: &mut Layers) -> Result<(), Failure> {
+    let problem = args.flags.config(name)?;
+    layers.set("problem", "name", name);
+    for (key, value) in
+        [("horizon", problem.horizon.map(|h| h as i64)), ("start", problem.start.map(|s| s as i64))]
+    {
+        if let Some(value) = value {
+            layers.set("problem", key, value);
+        }
+    }
+    if let Some(discount) = problem.discount {
+        layers.set("problem", "discount", discount);
+    }
+    for (key, value) in problem.parameters {
+        layers.set_parameter(&key, &value);
+    }
+    if !args.tau.is_empty() {
+        layers.set("run", "tau", args.tau.clone());
+    }
+    if !args.beta.is_empty() {
+        layers.set("run", "beta", args.beta.clone());
+    }
+    if let Some(episodes) = args.episodes {
+        layers.set("run", "episodes", i64::from(episodes));
+    }
+    if !args.seeds.is_empty() {
+        layers.set("run", "seeds", args.seeds.iter().map(|&seed| i64::from(seed)).collect::<Vec<_>>());
+    }
+    args.set.iter().try_for_each(|text| layers.override_with(text)).map_err(Failure::usage)
+}
+
+/// The run's directory, locked and with its configuration written down.
+fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Result<(RunDir, Lock), Failure> {
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::usage(error).hint("--resume goes on with it, --force replaces it")
+        }
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::ResourceBusy => {
+            Failure::usage(error)
+        }
+        _ => Failure::runtime(error),
+    };
+    if let Some(dir) = existing {
+        let lock = dir.lock().map_err(refused)?;
+        return Ok((dir, lock));
+    }
+    let path = if let Some(path) = &args.out {
+        path.clone()
+    } else {
+        let problem = Path::new(&config.problem.name).file_stem().unwrap_or_default().to_string_lossy();
+        unique_name(Path::new("runs"), &format!("{problem}-{}", config.algo())).map_err(Failure::runtime)?
+    };
+    let (dir, lock) = RunDir::create(&path, args.force).map_err(refused)?;
+    atomic::write(&dir.config(), config.to_toml().as_bytes()).map_err(Failure::runtime)?;
+    Ok((dir, lock))
+}
+
+/// A bar on a terminal, a line at every tenth elsewhere.
+struct Display {
+    bar: ProgressBar,
+    lines: bool,
+    notes: bool,
+    done: AtomicU64,
+    total: u64,
+}
+
+impl Display {
+    fn new(args: &TrainArgs, config: &Config) -> Self {
+        let total = (config.run.episodes * config.run.seeds.len()) as u64;
+        let terminal = io::stderr().is_terminal();
+        let bar = if args.quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new(total) };
+        let template = "{bar:30} {pos}/{len} episodes, {per_sec:0}, {eta} left · {msg}";
+        bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+        Self { bar, lines: !args.quiet && !terminal, notes: !args.quiet, done: AtomicU64::new(0), total }
+    }
+
+    fn watch(&self, seed: u64, progress: &Progress) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let standing = || {
+            let level = |e: &bqrl_lab::train::Evaluated| {
+                format!("Q_{} = {}, gap {}", e.tau, number(e.quantile), number(e.quantile_policy_gap))
+            };
+            format!("seed {seed}: {}", progress.last.iter().map(level).collect::<Vec<_>>().join("; "))
+        };
+        if self.bar.is_hidden() {
+            if self.lines && done * 10 / self.total > (done - 1) * 10 / self.total {
+                eprintln!("{done}/{} episodes · {}", self.total, standing());
+            }
+        } else {
+            self.bar.set_position(done);
+            if progress.episode.is_multiple_of(10) {
+                self.bar.set_message(standing());
+            }
+        }
+    }
+
+    fn note(&self, message: &str) {
+        if self.notes {
+            self.bar.suspend(|| eprintln!("warning: {message}"));
+        }
+    }
+}
+
+fn summarise(
+    config: &Config,
+    dir: &RunDir,
+    yardstick: &Yardstick,
+    finished: &[Finished],
+    seconds: f64,
+) -> Summary {
+    let level = |(index, (buffer, best)): (usize, &(bqrl_math::buffer::Buffer, f64))| {
+        let each = |value: fn(&bqrl_lab::train::Evaluated) -> f64| {
+            finished.iter().map(|done| value(&done.progress.last[index])).collect()
+        };
+        Level {
+            tau: buffer.tau(),
+            beta: buffer.beta(),
+            best_quantile: *best,
+            quantile_policy_gap: each(|e| e.quantile_policy_gap),
+            final_quantile: each(|e| e.quantile),
+            final_buffered_quantile: each(|e| e.buffered_quantile),
+        }
+    };
+    Summary {
+        run: dir.path().display().to_string(),
+        problem: config.problem.name.clone(),
+        algo: config.algo(),
+        episodes: config.run.episodes,
+        seeds: config.run.seeds.clone(),
+        max_mean: yardstick.max_mean,
+        taus: yardstick.levels.iter().enumerate().map(level).collect(),
+        final_mean: finished.iter().map(|done| done.progress.last[0].mean).collect(),
+        expected_return_regret: finished.iter().map(|done| done.progress.regret).collect(),
+        moving_average_reward: finished.iter().map(|done| done.progress.moving_average_reward()).collect(),
+        env_steps: finished.iter().map(|done| done.progress.env_steps).sum(),
+        updates: finished.iter().map(|done| done.updates).sum(),
+        seconds,
+    }
+}
+
+fn human(summary: &Summary) -> String {
+    let mut rows = vec![
+        [
+            "seed",
+            "τ",
+            "final Q_τ",
+            "best Q*_τ",
+            "final mean",
+            "best mean",
+            "quantile policy gap",
+            "expected-return regret",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for (k, seed) in summary.seeds.iter().enumerate() {
+        for level in &summary.taus {
+            rows.push(vec![
+                seed.to_string(),
+                number(level.tau),
+                number(level.final_quantile[k]),
+                number(level.best_quantile),
+                number(summary.final_mean[k]),
+                number(summary.max_mean),
+                number(level.quantile_policy_gap[k]),
+                number(summary.expected_return_regret[k]),
+            ]);
+        }
+    }
+    format!(
+        "{} on {}: {} episodes a seed, {} steps, {} updates, {} s\n\n{}\nThe run is in {}\n",
+        summary.algo,
+        summary.problem,
+        summary.episodes,
+        summary.env_steps,
+        summary.updates,
+        number((summary.seconds * 10.0).round() / 10.0),
+        table(&rows),
+        summary.run
+    )
+}
