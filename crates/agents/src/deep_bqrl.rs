@@ -85,52 +85,27 @@ pub struct ConfigError {
 
 impl Config {
     fn check(&self) -> Result<(), ConfigError> {
-        let positive = |x: f64| x > 0.0 && x.is_finite();
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        let rules: [(&'static str, bool, &'static str, String); 13] = [
-            ("n_quantiles", self.n_quantiles >= 1, "be at least 1", self.n_quantiles.to_string()),
-            ("n_critics", self.n_critics >= 2, "be at least 2", self.n_critics.to_string()),
-            ("kappa", positive(self.kappa), "be positive", self.kappa.to_string()),
-            ("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", self.zeta.to_string()),
-            ("lambda_0", not_negative(self.lambda_0), "not be negative", self.lambda_0.to_string()),
-            ("lambda_decay", positive(self.lambda_decay), "be positive", self.lambda_decay.to_string()),
-            ("learning_rate", positive(self.learning_rate), "be positive", self.learning_rate.to_string()),
-            (
-                "learning_rate_extra",
-                not_negative(self.learning_rate_extra),
-                "not be negative",
-                self.learning_rate_extra.to_string(),
-            ),
-            (
-                "learning_rate_decay",
-                positive(self.learning_rate_decay),
-                "be positive",
-                self.learning_rate_decay.to_string(),
-            ),
-            ("batch_size", self.batch_size >= 1, "be at least 1", self.batch_size.to_string()),
-            (
-                "replay_capacity",
-                self.replay_capacity >= self.batch_size,
-                "be at least batch_size",
-                self.replay_capacity.to_string(),
-            ),
-            (
-                "output_scale",
-                not_negative(self.output_scale),
-                "not be negative",
-                self.output_scale.to_string(),
-            ),
-            (
-                "reward_scale",
-                not_negative(self.reward_scale),
-                "not be negative",
-                self.reward_scale.to_string(),
-            ),
-        ];
-        match rules.into_iter().find(|(_, holds, ..)| !holds) {
-            Some((key, _, want, got)) => Err(ConfigError { key, want, got }),
-            None => Ok(()),
-        }
+        let require = |key, holds, want, got: &dyn ToString| {
+            if holds { Ok(()) } else { Err(ConfigError { key, want, got: got.to_string() }) }
+        };
+        let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
+        let positive =
+            |key, value: f64| require(key, value > 0.0 && value.is_finite(), "be positive", &value);
+        let not_negative =
+            |key, value: f64| require(key, value >= 0.0 && value.is_finite(), "not be negative", &value);
+        at_least("n_quantiles", self.n_quantiles, 1, "be at least 1")?;
+        at_least("n_critics", self.n_critics, 2, "be at least 2")?;
+        at_least("batch_size", self.batch_size, 1, "be at least 1")?;
+        at_least("replay_capacity", self.replay_capacity, self.batch_size, "be at least batch_size")?;
+        require("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", &self.zeta)?;
+        positive("kappa", self.kappa)?;
+        positive("lambda_decay", self.lambda_decay)?;
+        positive("learning_rate", self.learning_rate)?;
+        positive("learning_rate_decay", self.learning_rate_decay)?;
+        not_negative("lambda_0", self.lambda_0)?;
+        not_negative("learning_rate_extra", self.learning_rate_extra)?;
+        not_negative("output_scale", self.output_scale)?;
+        not_negative("reward_scale", self.reward_scale)
     }
 }
 

@@ -269,25 +269,25 @@ fn planners<'a>(
     progress: &'a (dyn Fn(u64, usize, usize) + Sync),
 ) -> Result<Bounds<'a>, Failure> {
     let model = &problem.model;
-    let exact = || Planner::exact(model, progress);
-    let grid = match args.grid.map(|grid| grid as usize).map_or_else(|| exact().map(Err), |grid| Ok(Ok(grid)))
-    {
-        Ok(Err(planner)) => return Ok((planner, None)),
-        Ok(Ok(grid)) => grid,
-        // Whoever discounts expects returns without end; bounds are the answer, not an error.
-        Err(error) if model.discount() < 1.0 => {
-            if !args.quiet {
-                eprintln!(
-                    "note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)"
-                );
+    let grid = match args.grid {
+        Some(grid) => grid as usize,
+        None => match Planner::exact(model, progress) {
+            Ok(planner) => return Ok((planner, None)),
+            // Whoever discounts expects returns without end; bounds are the answer, not an error.
+            Err(error) if model.discount() < 1.0 => {
+                if !args.quiet {
+                    eprintln!(
+                        "note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)"
+                    );
+                }
+                DEFAULT_GRID
             }
-            DEFAULT_GRID
-        }
-        Err(error) => {
-            return Err(Failure::usage(error).hint(format!(
-                "--grid {DEFAULT_GRID} rounds returns to that many values and reports lower and upper bounds"
-            )));
-        }
+            Err(error) => {
+                let hint =
+                    format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds");
+                return Err(Failure::usage(error).hint(hint));
+            }
+        },
     };
     let round = |rounding| Planner::rounded(model, grid, rounding, progress);
     Ok((round(Rounding::Down), Some(round(Rounding::Up))))
