@@ -104,6 +104,10 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     let yardstick = Yardstick::new(&config, &problem).map_err(|error| match error {
         YardstickError::TooManyReturns(_) => Failure::usage(format!("{}: {error}", config.problem.name))
             .hint("training needs an exact evaluation"),
+        YardstickError::RestrictedActions { .. } => {
+            Failure::usage(format!("{}: {error}", config.problem.name))
+                .hint("`bqrl plan` respects restricted actions")
+        }
         YardstickError::Config(error) => Failure::usage(error),
     })?;
     check_agent(&config, &problem).map_err(Failure::usage)?;

@@ -201,6 +201,14 @@ fn a_configuration_file_goes_on_top_of_the_preset_and_flags_on_top_of_it() {
 }
 
 #[test]
+fn a_file_that_restricts_actions_is_refused() {
+    let desk = Desk::new();
+    desk.write("mdp.csv", format!("{}0,0,0,1,1\n0,1,1,1,2\n1,0,0,1,0\n", support::HEADER));
+    let message = desk.refusal(&["train", "mdp.csv", "--horizon", "3", "--start", "0"]);
+    assert!(message.contains("action 1 is not available in state 1"), "{message}");
+}
+
+#[test]
 fn an_mdp_file_can_be_trained_on() {
     let desk = Desk::new();
     desk.ok(&["envs", "gamble-chain", "--export", "chain.csv"]);

@@ -75,17 +75,35 @@ pub enum YardstickError {
     /// Exact evaluation is not possible.
     #[error(transparent)]
     TooManyReturns(#[from] TooManyReturns),
+    /// Agents choose among all actions everywhere.
+    #[error("action {action} is not available in state {state}; training needs every action in every state")]
+    RestrictedActions {
+        /// A state by its label.
+        state: String,
+        /// An action by its name.
+        action: String,
+    },
 }
 
 impl Yardstick {
     /// Plans the problem, so that every learning curve is measured against the true optimum.
     pub fn new(config: &Config, problem: &Problem) -> Result<Self, YardstickError> {
-        let planner = Planner::exact(&problem.model, &|_, _, _| {})?;
+        let model = &problem.model;
+        for stage in 0..model.kernels().len() {
+            for state in (0..model.n_states()).filter(|&state| !model.is_terminal(stage, state)) {
+                let missing = |&action: &usize| model.outcomes(stage, state, action).is_empty();
+                if let Some(action) = (0..model.n_actions()).find(missing) {
+                    let (state, action) = (problem.states[state].clone(), problem.actions[action].clone());
+                    return Err(YardstickError::RestrictedActions { state, action });
+                }
+            }
+        }
+        let planner = Planner::exact(model, &|_, _, _| {})?;
         let levels = config.levels()?;
         Ok(Self {
-            evaluator: Evaluator::new(&problem.model)?,
+            evaluator: Evaluator::new(model)?,
             max_mean: planner.max_mean(),
-            discount: problem.model.discount(),
+            discount: model.discount(),
             levels: levels
                 .into_iter()
                 .map(|buffer| (buffer, planner.best_quantile(buffer.tau()).value))
