@@ -112,7 +112,7 @@ fn an_interrupt_checkpoints_and_ends_with_130() {
         while !desk.path("run/seed-42/monitor.csv").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_secs(1)); // Long past the start, on a slow machine too.
         let id = child.id().to_string();
         assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
