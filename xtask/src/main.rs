@@ -1,7 +1,8 @@
 //! The project's own tasks.
 //!
 //! `cargo xtask test` runs everything that is tested, in the order in which failures are cheapest to find; it is what
-//! CI runs. `cargo xtask bench` runs the benchmarks.
+//! CI runs. `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
+//! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("bqrl-runs", &[]),
     ("bqrl-lab", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-runs"]),
     ("bqrl-report", &["bqrl-math", "bqrl-runs"]),
-    ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
+    ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
     ("xtask", &[]),
 ];
 
@@ -42,7 +43,8 @@ fn main() -> ExitCode {
         "test" => test(),
         "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"])
             .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"])),
-        _ => Err("usage: cargo xtask test | bench".to_owned()),
+        "bench-peers" => bench_peers(),
+        _ => Err("usage: cargo xtask test | bench | bench-peers [--shapes s,m,l,x] [--rounds N]".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,6 +66,28 @@ fn test() -> Result<(), String> {
     Ok(())
 }
 
+/// Both sides in one run; whatever follows the task's name goes to the script.
+fn bench_peers() -> Result<(), String> {
+    let target =
+        PathBuf::from(metadata()?["target_directory"].as_str().expect("cargo has a target directory"));
+    let environment = target.join("peers");
+    let python = environment.join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+    }
+    let packages = ["torch", "jax", "numpy", "safetensors", "gymnasium", "stable-baselines3", "sb3-contrib"];
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+    cargo(&["build", "--release", "--locked", "--package", "bqrl-cli"])?;
+    cargo(&["build", "--release", "--locked", "--package", "bqrl-nn", "--examples"])?;
+    let script = root().join("xtask/peers/bench_peers.py");
+    run(Command::new(&python).arg(script).arg(target.join("release")).args(std::env::args().skip(2)))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("starting {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed")) }
+}
+
 fn cargo(arguments: &[&str]) -> Result<(), String> {
     println!("\n$ cargo {}", arguments.join(" "));
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -78,16 +102,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// The rules of the house that a compiler does not know: who may use whom, which licences may come in, and that the map
-/// in ARCHITECTURE.md names exactly the crates that exist.
-fn check_house() -> Result<(), String> {
+/// What cargo knows about the workspace and everything that it is built with.
+fn metadata() -> Result<serde_json::Value, String> {
     let output = Command::new("cargo")
         .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(root())
         .output()
         .map_err(|error| format!("starting cargo metadata: {error}"))?;
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata: {error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// The rules of the house that a compiler does not know: who may use whom, which licences may come in, and that the map
+/// in ARCHITECTURE.md names exactly the crates that exist.
+fn check_house() -> Result<(), String> {
+    let metadata = metadata()?;
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md"))
         .map_err(|error| format!("reading ARCHITECTURE.md: {error}"))?;
     let mut ours = BTreeSet::new();

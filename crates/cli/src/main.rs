@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time, 130 interrupted after a clean checkpoint.
 
+mod bench;
 mod envs;
 mod failure;
 mod plan;
@@ -31,6 +32,8 @@ enum Verb {
     Plan(plan::PlanArgs),
     /// Learn a policy and measure it against the exact optimum
     Train(train::TrainArgs),
+    /// How fast the training step is on this machine
+    Bench(bench::BenchArgs),
     /// The built-in problems with their parameters
     Envs(envs::EnvsArgs),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
+        Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))
 }
@@ -85,7 +89,8 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
             .iter()
             .find_map(|&kind| error.get(kind))
             .map(|value| format!("did you mean {value}?"));
-    let verb = std::env::args().nth(1).filter(|arg| ["plan", "envs", "train"].contains(&arg.as_str()));
+    let verb =
+        std::env::args().nth(1).filter(|arg| ["plan", "envs", "train", "bench"].contains(&arg.as_str()));
     let help = verb.map_or("bqrl --help".to_owned(), |verb| format!("bqrl {verb} --help"));
     let hint = suggestion.unwrap_or_else(|| format!("`{help}` lists what is allowed"));
     let failure = Failure::usage(message).hint(hint);

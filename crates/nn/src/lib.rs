@@ -17,6 +17,7 @@
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
 //! | `kernels` | everything that has to be fast, once for all instruction sets |
 //! | `file` | safetensors |
+//! | `workload` | the steps that speed is measured with |
 //!
 //! Nothing here knows an environment, and no other crate knows a kernel.
 //!
@@ -65,6 +66,7 @@ mod kernels;
 mod panels;
 mod rule;
 mod shape;
+mod workload;
 
 pub use adam::Adam;
 pub use batch::Batch;
@@ -75,3 +77,4 @@ pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
 pub use rule::{RuleError, TargetRule};
 pub use shape::{Shape, ShapeError};
+pub use workload::Workload;

@@ -17,6 +17,7 @@
 pub(crate) mod act;
 pub(crate) mod adam;
 pub(crate) mod loss;
+pub(crate) mod peak;
 pub(crate) mod product;
 pub(crate) mod sort;
 pub(crate) mod target;
@@ -72,6 +73,12 @@ impl Kernels {
             Arch::Neon(_) => "neon",
             _ => "scalar",
         }
+    }
+
+    /// What one core can do at best with these instructions, in floating-point operations per second: one reading, about a
+    /// millisecond long.
+    pub fn peak_flops(self) -> f64 {
+        self.run(peak::Peak)
     }
 
     pub(crate) fn run<K: WithSimd>(self, kernel: K) -> K::Output {

@@ -1,0 +1,94 @@
+//! The steps that speed is measured with: the reference shapes, on one fixed minibatch of noise.
+//!
+//! `bqrl bench`, `cargo bench` and the comparison with other libraries (`cargo xtask bench-peers`) all measure these.
+
+use std::hint::black_box;
+
+use bqrl_math::{Buffer, Purpose, stream};
+
+use crate::{Adam, Batch, Ensemble, Init, Kernels, Shape, TargetRule, Which};
+
+/// Critics and the minibatch to train them on.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    critics: Ensemble,
+    rule: TargetRule,
+    inputs: Vec<f32>,
+    actions: Vec<usize>,
+    rewards: Vec<f32>,
+    next_inputs: Vec<f32>,
+    done: Vec<bool>,
+}
+
+impl Workload {
+    /// The reference shapes: small, medium, large, and one with more inputs and actions.
+    pub const NAMES: [&str; 4] = ["s", "m", "l", "x"];
+
+    /// Always the same critics and batch for a name. `None` for a name that is not among [`NAMES`](Self::NAMES).
+    pub fn named(name: &str, kernels: Kernels) -> Option<Self> {
+        let (n_inputs, width, n_actions, n_quantiles, batch) = match name {
+            "s" => (28, 64, 2, 51, 64),
+            "m" => (28, 128, 2, 51, 64),
+            "l" => (28, 256, 2, 51, 256),
+            "x" => (128, 64, 4, 32, 64),
+            _ => return None,
+        };
+        let shape = Shape { n_inputs, hidden: vec![width; 2], n_actions, n_quantiles, n_critics: 5 };
+        let buffer = Buffer::new(0.1, 0.05).expect("a valid buffer");
+        let rng = &mut stream(7, Purpose::Test);
+        let mut normals = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.normal() as f32).collect() };
+        Some(Self {
+            inputs: normals(batch * n_inputs),
+            next_inputs: normals(batch * n_inputs),
+            rewards: normals(batch),
+            rule: TargetRule::buffered(&buffer, n_quantiles, 0.0, 1.0).expect("a valid rule"),
+            actions: (0..batch).map(|_| rng.below(n_actions)).collect(),
+            done: (0..batch).map(|_| rng.below(10) == 0).collect(),
+            critics: Ensemble::new(shape, Init::default(), rng).expect("a valid shape").with_kernels(kernels),
+        })
+    }
+
+    /// One [`Ensemble::train_step`] with learning rate 1e-4 and ζ = 0.005.
+    pub fn step(&mut self) {
+        let Self { critics, rule, inputs, actions, rewards, next_inputs, done } = self;
+        let batch = Batch { inputs, actions, rewards, next_inputs, done };
+        critics.train_step(black_box(&batch), rule, &Adam::new(1e-4), 0.005).expect("noise is learned by");
+    }
+
+    /// All outputs of all critics for the first input.
+    pub fn act(&self) -> Vec<f32> {
+        self.critics.act(Which::Online, black_box(&self.inputs[..self.critics.shape().n_inputs]))
+    }
+
+    /// Floating-point operations of one step's matrix products, see [`Shape::train_flops`].
+    pub fn flops(&self) -> f64 {
+        self.critics.shape().train_flops(self.actions.len())
+    }
+
+    /// The critics as they are now.
+    pub fn critics(&self) -> &Ensemble {
+        &self.critics
+    }
+
+    /// The minibatch.
+    pub fn batch(&self) -> Batch<'_> {
+        let Self { inputs, actions, rewards, next_inputs, done, .. } = self;
+        Batch { inputs, actions, rewards, next_inputs, done }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_takes_its_steps() {
+        for name in Workload::NAMES {
+            let mut workload = Workload::named(name, Kernels::detect()).unwrap();
+            let before = workload.act();
+            workload.step();
+            assert_ne!(workload.act(), before, "{name}");
+        }
+        assert!(Workload::named("xl", Kernels::detect()).is_none());
+    }
+}
