@@ -76,6 +76,8 @@ struct Summary {
     algo: &'static str,
     episodes: usize,
     seeds: Vec<u64>,
+    /// False where policies are evaluated by playing, and `best_quantile` is a lower bound.
+    exact: bool,
     max_mean: f64,
     taus: Vec<Level>,
     final_mean: Vec<f64>,
@@ -102,8 +104,6 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     let (config, existing) = configuration(args)?;
     let problem = problem::load(&config.problem)?;
     let yardstick = Yardstick::new(&config, &problem).map_err(|error| match error {
-        YardstickError::TooManyReturns(_) => Failure::usage(format!("{}: {error}", config.problem.name))
-            .hint("training needs an exact evaluation"),
         YardstickError::RestrictedActions { .. } => {
             Failure::usage(format!("{}: {error}", config.problem.name))
                 .hint("`bqrl plan` respects restricted actions")
@@ -334,6 +334,7 @@ fn summarise(
         algo: config.algo(),
         episodes: config.run.episodes,
         seeds: config.run.seeds.clone(),
+        exact: yardstick.evaluator.is_some(),
         max_mean: yardstick.max_mean,
         taus: yardstick.levels.iter().enumerate().map(level).collect(),
         final_mean: finished.iter().map(|done| done.progress.last[0].mean).collect(),
@@ -374,8 +375,13 @@ fn human(summary: &Summary) -> String {
             ]);
         }
     }
+    let how = if summary.exact {
+        ""
+    } else {
+        "Too many possible returns for exact values: policies were played, and the best quantile is a lower bound.\n"
+    };
     format!(
-        "{} on {}: {} episodes a seed, {} steps, {} updates, {} s\n\n{}\nThe run is in {}\n",
+        "{} on {}: {} episodes a seed, {} steps, {} updates, {} s\n\n{}\n{how}The run is in {}\n",
         summary.algo,
         summary.problem,
         summary.episodes,

@@ -201,6 +201,38 @@ fn a_configuration_file_goes_on_top_of_the_preset_and_flags_on_top_of_it() {
 }
 
 #[test]
+fn too_many_returns_are_sampled_and_say_so() {
+    let desk = Desk::new();
+    // Eleven irregular rewards over thirty stages have C(40, 10) sums; action 1 pays 0.3010299 for sure.
+    let gamble = |k: u32| format!("0,0,0,{},{}\n", 1.0 / 11.0, f64::from(k).sqrt() - 2.5);
+    let rows: String = (2..13).map(gamble).collect();
+    desk.write("mdp.csv", format!("{}{rows}0,1,0,1,0.3010299\n", support::HEADER));
+    let run = [
+        "train",
+        "mdp.csv",
+        "--horizon",
+        "30",
+        "--start",
+        "0",
+        "--tau",
+        "0.5",
+        "--episodes",
+        "40",
+        "--quiet",
+    ];
+    let summary = desk.json(&run);
+    assert_eq!(summary["exact"], false);
+    // Thirty sure rewards make 9.03, less a little for rounding; a gamble pays less on average but may end above.
+    let best = number(&levels(&summary)[0], "best_quantile");
+    assert!((8.9..12.0).contains(&best), "{best}");
+    let reached = levels(&summary)[0]["final_quantile"][0].as_f64().unwrap();
+    assert!((-33.0..=12.0).contains(&reached), "{reached}");
+    // The same draws every time: the same run again is the same.
+    let again = desk.json(&run);
+    assert_eq!(again["taus"], summary["taus"]);
+}
+
+#[test]
 fn a_file_that_restricts_actions_is_refused() {
     let desk = Desk::new();
     desk.write("mdp.csv", format!("{}0,0,0,1,1\n0,1,1,1,2\n1,0,0,1,0\n", support::HEADER));

@@ -60,6 +60,8 @@ pub struct RunConfig {
     pub episodes: usize,
     /// Episodes between evaluations of the greedy policy.
     pub evaluate_every: usize,
+    /// Episodes to play in an evaluation, where an exact one is not possible.
+    pub evaluation_episodes: usize,
     /// Episodes between checkpoints.
     pub checkpoint_every: usize,
     /// One run each.
@@ -190,7 +192,8 @@ fn merge(below: &mut Table, above: Table) {
 
 impl Config {
     fn check(&self) -> Result<(), ConfigError> {
-        let RunConfig { tau, beta, episodes, evaluate_every, checkpoint_every, seeds } = &self.run;
+        let RunConfig { tau, beta, episodes, evaluate_every, evaluation_episodes, checkpoint_every, seeds } =
+            &self.run;
         let refuse =
             |key, want, got: &dyn ToString| Err(ConfigError::Value { key, want, got: got.to_string() });
         if tau.is_empty() {
@@ -206,6 +209,7 @@ impl Config {
         for (key, value) in [
             ("run.episodes", episodes),
             ("run.evaluate_every", evaluate_every),
+            ("run.evaluation_episodes", evaluation_episodes),
             ("run.checkpoint_every", checkpoint_every),
         ] {
             if *value == 0 {

@@ -15,7 +15,7 @@ use bqrl_mdp::env::{Env, EnvSpec};
 use bqrl_mdp::evaluate::Evaluator;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::Planner;
-use bqrl_mdp::returns::TooManyReturns;
+use bqrl_mdp::returns::Rounding;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_nn::UpdateError;
 use bqrl_runs::checkpoint::CheckpointStore;
@@ -72,9 +72,6 @@ pub enum YardstickError {
     /// The levels are wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Exact evaluation is not possible.
-    #[error(transparent)]
-    TooManyReturns(#[from] TooManyReturns),
     /// Agents choose among all actions everywhere.
     #[error("action {action} is not available in state {state}; training needs every action in every state")]
     RestrictedActions {
@@ -84,6 +81,9 @@ pub enum YardstickError {
         action: String,
     },
 }
+
+/// (state, return) pairs of a rounded plan.
+const ROUNDED_CELLS: usize = 1 << 26;
 
 impl Yardstick {
     /// Plans the problem, so that every learning curve is measured against the true optimum.
@@ -98,10 +98,17 @@ impl Yardstick {
                 }
             }
         }
-        let planner = Planner::exact(model, &|_, _, _| {})?;
         let levels = config.levels()?;
+        let silent = &|_, _, _| {};
+        // Too many returns: a plan on a grid that fits in memory gives a value that some policy attains.
+        let grid = (ROUNDED_CELLS / model.n_states()).clamp(500, 20_000);
+        let planner = Planner::exact(model, silent)
+            .unwrap_or_else(|_| Planner::rounded(model, grid, Rounding::Down, silent));
         Ok(Self {
-            evaluator: Evaluator::new(model)?,
+            evaluator: planner
+                .is_exact()
+                .then(|| Evaluator::new(model).expect("the planner found the returns few enough")),
+            evaluation_episodes: config.run.evaluation_episodes,
             max_mean: planner.max_mean(),
             discount: model.discount(),
             levels: levels

@@ -5,8 +5,10 @@
 //! 𝒢_τ(k)   = Σ_{t≤k} [Q*_τ − Q_τ(R^{π̄_t})]₊               π̄_t the most recently evaluated greedy policy
 //! ```
 //!
-//! The greedy policy is evaluated exactly, before the first episode and after every `evaluate_every` episodes; between
-//! evaluations the latest value counts, so the first episodes count for the untrained policy.
+//! The greedy policy is evaluated before the first episode and after every `evaluate_every` episodes; between evaluations
+//! the latest value counts, so the first episodes count for the untrained policy. Evaluation is exact where the set of
+//! possible returns allows it. Elsewhere it plays `evaluation_episodes` episodes, every time with the same draws, and Q*_τ
+//! is the value that a plan with rewards rounded down attains.
 
 use bqrl_agents::{Agent, Greedy, Input, Transition};
 use bqrl_math::buffer::Buffer;
@@ -19,8 +21,10 @@ use serde::{Deserialize, Serialize};
 
 /// What a run is measured against.
 pub struct Yardstick {
-    /// Evaluates greedy policies.
-    pub evaluator: Evaluator,
+    /// Evaluates greedy policies exactly; `None` where that is not possible.
+    pub evaluator: Option<Evaluator>,
+    /// Episodes to play where it is not.
+    pub evaluation_episodes: usize,
     /// max_π E[R^π].
     pub max_mean: f64,
     /// The levels, each with its Q*_τ.
@@ -92,6 +96,7 @@ pub struct Training<'a> {
     /// The learner.
     pub agent: Box<dyn Agent>,
     yardstick: &'a Yardstick,
+    seed: u64,
     /// Draws the environment's randomness.
     pub rng: Rng,
     /// Where the run stands.
@@ -102,7 +107,7 @@ impl<'a> Training<'a> {
     /// Before the first episode.
     pub fn new(env: Box<dyn Env>, agent: Box<dyn Agent>, yardstick: &'a Yardstick, seed: u64) -> Self {
         let progress = Progress { gaps: vec![0.0; yardstick.levels.len()], ..Progress::default() };
-        Self { env, agent, yardstick, rng: stream(seed, Purpose::Env), progress }
+        Self { env, agent, yardstick, seed, rng: stream(seed, Purpose::Env), progress }
     }
 
     /// Lines 5–29 of Algorithm 1: one episode. The measures grow by it.
@@ -144,20 +149,49 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// Evaluates the greedy policy exactly; the agent is not changed. Returns the law of its return.
+    /// The returns of the greedy policy in a sample of episodes. Between episodes of training the environment is free.
+    fn sample_law(&mut self) -> ReturnLaw {
+        let rng = &mut stream(self.seed, Purpose::Evaluation);
+        let mut returns = Vec::with_capacity(self.yardstick.evaluation_episodes);
+        for _ in 0..self.yardstick.evaluation_episodes {
+            let mut observation = self.env.reset(rng);
+            let (mut stage, mut collected) = (0, 0.0);
+            loop {
+                let action = self.agent.greedy(&Input { stage, observation: &observation, collected });
+                let step = self.env.step(action, rng);
+                collected += self.yardstick.discount.powi(stage as i32) * step.reward;
+                stage += 1;
+                if step.end.is_over() {
+                    break;
+                }
+                observation = step.observation;
+            }
+            returns.push(collected);
+        }
+        ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite")
+    }
+
+    /// Evaluates the greedy policy; the agent is not changed. Returns the law of its return.
     pub fn evaluate(&mut self) -> ReturnLaw {
-        let evaluation = self.yardstick.evaluator.evaluate(&Greedy(&*self.agent));
+        let (law, mean) = if let Some(evaluator) = &self.yardstick.evaluator {
+            let evaluation = evaluator.evaluate(&Greedy(&*self.agent));
+            (evaluation.law, evaluation.mean)
+        } else {
+            let law = self.sample_law();
+            let mean = law.mean();
+            (law, mean)
+        };
         let progress = &mut self.progress;
         let level = |((buffer, _), &gap): (&(Buffer, f64), &f64)| Evaluated {
             episode: progress.episode,
             tau: buffer.tau(),
-            quantile: evaluation.law.quantile(buffer.tau()),
-            buffered_quantile: evaluation.law.buffered_quantile(buffer),
-            mean: evaluation.mean,
+            quantile: law.quantile(buffer.tau()),
+            buffered_quantile: law.buffered_quantile(buffer),
+            mean,
             quantile_policy_gap: gap,
             expected_return_regret: progress.regret,
         };
         progress.last = self.yardstick.levels.iter().zip(&progress.gaps).map(level).collect();
-        evaluation.law
+        law
     }
 }
