@@ -13,20 +13,23 @@
 //!
 //! Where the paper is silent (decision 0005): the score has `tie_break` times the mean of z added, because B̂ is flat
 //! outside its window and strictly worse actions tie there; 0 is the paper's own score. Remaining ties go to the lowest
-//! index. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
+//! index. `score` replaces B̂ by a point quantile or the mean, and λ_0 = 0 takes the bonus away: the ablations that the paper
+//! leaves open. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, RngState, stream};
 use bqrl_math::schedule::Exploration;
 use bqrl_math::score::{argmax, sort, spread};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::{Adam, Batch, Ensemble, Init, Kernels, Shape, TargetRule, UpdateError, Which};
+use bqrl_nn::{Adam, Ensemble, Init, Kernels, Shape, TargetRule, UpdateError, Which};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::experience::encode::{Encoder, StateEncoding};
+use crate::experience::minibatch::Minibatch;
 use crate::experience::replay::Replay;
-use crate::{Agent, Input, RestoreError, Transition};
+use crate::{
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+};
 
 /// Every setting but τ and β.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -46,6 +49,8 @@ pub struct Config {
     pub lambda_0: f64,
     /// λ_decay, in episodes.
     pub lambda_decay: f64,
+    /// What is maximised: the paper's buffered score, or one of the ablations.
+    pub score: Score,
     /// Weight of the mean in the score.
     pub tie_break: f64,
     /// Factor on the initial output weights.
@@ -74,25 +79,36 @@ pub struct Config {
     pub kernels: String,
 }
 
-/// Settings that make no agent.
-#[derive(Clone, Debug, Error, PartialEq)]
-#[error("{key} must {want}, got {got}")]
-pub struct ConfigError {
-    key: &'static str,
-    want: &'static str,
-    got: String,
+/// What of the learned quantiles decides between actions, in acting, in targets and in the output.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Score {
+    /// The paper's B̂: the average of the quantiles in (τ−β, τ].
+    Buffered,
+    /// The single quantile that holds level τ: what is left of B̂ as β → 0.
+    Point,
+    /// The mean of all quantiles: risk-neutral.
+    Mean,
+}
+
+impl Score {
+    /// c_j of the score Σ_j c_j z̃_j, without the tie-break.
+    fn coefficients(self, buffer: &Buffer, k: usize) -> Vec<f64> {
+        match self {
+            Score::Buffered => buffer.weights(k).iter().map(|w| w / buffer.beta()).collect(),
+            Score::Point => {
+                // The first j with j/K ≥ τ.
+                let level = (1..k).find(|&j| j as f64 / k as f64 >= buffer.tau()).unwrap_or(k);
+                (1..=k).map(|j| if j == level { 1.0 } else { 0.0 }).collect()
+            }
+            Score::Mean => vec![1.0 / k as f64; k],
+        }
+    }
 }
 
 impl Config {
-    fn check(&self) -> Result<(), ConfigError> {
-        let require = |key, holds, want, got: &dyn ToString| {
-            if holds { Ok(()) } else { Err(ConfigError { key, want, got: got.to_string() }) }
-        };
+    fn check(&self) -> Result<(), AgentError> {
         let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
-        let positive =
-            |key, value: f64| require(key, value > 0.0 && value.is_finite(), "be positive", &value);
-        let not_negative =
-            |key, value: f64| require(key, value >= 0.0 && value.is_finite(), "not be negative", &value);
         at_least("n_quantiles", self.n_quantiles, 1, "be at least 1")?;
         at_least("n_critics", self.n_critics, 2, "be at least 2")?;
         at_least("batch_size", self.batch_size, 1, "be at least 1")?;
@@ -103,6 +119,7 @@ impl Config {
         positive("learning_rate", self.learning_rate)?;
         positive("learning_rate_decay", self.learning_rate_decay)?;
         not_negative("lambda_0", self.lambda_0)?;
+        not_negative("tie_break", self.tie_break)?;
         not_negative("learning_rate_extra", self.learning_rate_extra)?;
         not_negative("output_scale", self.output_scale)?;
         not_negative("reward_scale", self.reward_scale)
@@ -114,7 +131,7 @@ pub struct DeepBqrl {
     config: Config,
     exploration: Exploration,
     rule: TargetRule,
-    /// c_j of the score: w_j/β, and the tie-break's share.
+    /// c_j of the score, with the tie-break's share.
     score: Vec<f64>,
     n_actions: usize,
     encoder: Encoder,
@@ -136,19 +153,9 @@ struct State {
     rng: [u64; 3],
 }
 
-/// Memory for a minibatch, reused from update to update.
-#[derive(Default)]
-struct Minibatch {
-    inputs: Vec<f32>,
-    actions: Vec<usize>,
-    rewards: Vec<f32>,
-    next_inputs: Vec<f32>,
-    done: Vec<bool>,
-}
-
 impl DeepBqrl {
     /// An untrained agent for one level.
-    pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, ConfigError> {
+    pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
         let reward_scale = match config.reward_scale {
@@ -165,14 +172,14 @@ impl DeepBqrl {
             n_critics: config.n_critics,
         };
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
-        let refused = |key, error: &dyn std::fmt::Display| ConfigError {
+        let refused = |key, error: &dyn std::fmt::Display| AgentError::Setting {
             key,
             want: "be allowed",
             got: error.to_string(),
         };
         let kernels = match &config.kernels[..] {
             "auto" => Kernels::detect(),
-            name => Kernels::named(name).ok_or_else(|| ConfigError {
+            name => Kernels::named(name).ok_or_else(|| AgentError::Setting {
                 key: "kernels",
                 want: "be auto, or a set of instructions that this machine has",
                 got: name.to_owned(),
@@ -181,14 +188,15 @@ impl DeepBqrl {
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))
             .map_err(|e| refused("hidden", &e))?
             .with_kernels(kernels);
-        let rule = TargetRule::buffered(&buffer, config.n_quantiles, config.tie_break, config.kappa)
-            .map_err(|e| refused("tie_break", &e))?;
         let share = config.tie_break / config.n_quantiles as f64;
-        let weights = buffer.weights(config.n_quantiles);
+        let coefficients = config.score.coefficients(&buffer, config.n_quantiles);
+        let score: Vec<f64> = coefficients.iter().map(|c| c + share).collect();
+        let rule = TargetRule::new(score.iter().map(|&c| c as f32).collect(), config.kappa, 1.0)
+            .map_err(|e| refused("kappa", &e))?;
         Ok(Self {
             exploration: Exploration::new(config.lambda_0, config.lambda_decay)
                 .map_err(|e| refused("lambda_0", &e))?,
-            score: weights.iter().map(|w| w / buffer.beta() + share).collect(),
+            score,
             rule,
             n_actions: spec.n_actions,
             encoder,
@@ -238,24 +246,8 @@ impl DeepBqrl {
 
     /// Lines 14–25 for one minibatch.
     fn update(&mut self) -> Result<(), UpdateError> {
-        let Minibatch { inputs, actions, rewards, next_inputs, done } = &mut self.minibatch;
-        inputs.clear();
-        actions.clear();
-        rewards.clear();
-        next_inputs.clear();
-        done.clear();
-        for _ in 0..self.config.batch_size {
-            let transition = self.replay.sample(&mut self.rng);
-            let (stage, observation, collected) = &transition.x;
-            self.encoder.encode(&Input { stage: *stage, observation, collected: *collected }, inputs);
-            // Where d = 1 the continuation is not evaluated; x stands in for x'.
-            let (stage, observation, collected) = transition.next.as_ref().unwrap_or(&transition.x);
-            self.encoder.encode(&Input { stage: *stage, observation, collected: *collected }, next_inputs);
-            actions.push(transition.action);
-            rewards.push((transition.reward / self.reward_scale) as f32);
-            done.push(transition.next.is_none());
-        }
-        let batch = Batch { inputs, actions, rewards, next_inputs, done };
+        let Self { config, replay, encoder, reward_scale, rng, minibatch, .. } = self;
+        let batch = minibatch.draw(config.batch_size, replay, encoder, *reward_scale, rng);
         self.critics.train_step(&batch, &self.rule, &self.adam, self.config.zeta)?;
         self.updates += 1;
         Ok(())
@@ -285,8 +277,14 @@ impl Agent for DeepBqrl {
         Ok(())
     }
 
-    fn greedy(&self, x: &Input) -> usize {
-        argmax(&self.scores(x).iter().map(|scores| spread(scores).mu_b).collect::<Vec<_>>())
+    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
+        let mu_b = |scores: &Vec<f64>| spread(scores).mu_b;
+        let greedy = move |x: &Input| argmax(&self.scores(x).iter().map(mu_b).collect::<Vec<_>>());
+        vec![Box::new(greedy)]
+    }
+
+    fn is_stochastic(&self) -> bool {
+        false
     }
 
     fn updates(&self) -> u64 {
@@ -323,7 +321,7 @@ impl Agent for DeepBqrl {
         Ok(())
     }
 
-    fn weights(&self) -> Option<Vec<u8>> {
-        Some(self.critics.to_bytes())
+    fn weights(&self) -> Vec<u8> {
+        self.critics.to_bytes()
     }
 }

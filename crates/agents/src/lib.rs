@@ -1,14 +1,19 @@
 //! Agents: one file per algorithm, each opening with its equations, all behind one small surface.
 //!
-//! An agent sees an [`EnvSpec`](bqrl_mdp::env::EnvSpec) and transitions; it never sees the true model. Evaluating it
-//! cannot change it: [`Agent::greedy`] takes `&self`.
+//! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it
+//! cannot change it: [`Agent::output`] takes `&self`.
 
 pub mod deep_bqrl;
 pub mod experience;
 
+use std::cmp::Ordering;
+
+use bqrl_math::buffer::Buffer;
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::trajectory::{AugmentedInput, End, Observation};
 use bqrl_nn::UpdateError;
+use thiserror::Error;
 
 pub use self::experience::arrays::RestoreError;
 
@@ -38,6 +43,36 @@ pub struct Transition<'a> {
     pub end: End,
 }
 
+/// A policy as an agent gives it away: what it would do at x if it stopped learning now.
+pub trait OutputPolicy {
+    /// Appends (action, probability) pairs to `choice`, which is empty; probabilities sum to 1.
+    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>);
+}
+
+/// Any function from x to an action is a deterministic policy.
+impl<F: Fn(&Input) -> usize> OutputPolicy for F {
+    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.push((self(x), 1.0));
+    }
+}
+
+/// The most probable action of a stochastic policy; ties go to the lowest index.
+pub struct Mode<'a>(pub &'a dyn OutputPolicy);
+
+impl OutputPolicy for Mode<'_> {
+    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        self.0.decide(x, choice);
+        let mode = |best: (usize, f64), next: &(usize, f64)| match next.1.total_cmp(&best.1) {
+            Ordering::Greater => *next,
+            Ordering::Equal if next.0 < best.0 => *next,
+            _ => best,
+        };
+        let (action, _) = choice.iter().fold((usize::MAX, f64::NEG_INFINITY), mode);
+        choice.clear();
+        choice.push((action, 1.0));
+    }
+}
+
 /// A learner.
 pub trait Agent {
     /// Called before episode t = 0, 1, ….
@@ -46,25 +81,94 @@ pub trait Agent {
     fn act(&mut self, x: &Input) -> usize;
     /// Learns from a transition.
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError>;
-    /// The policy that the agent would output now.
-    fn greedy(&self, x: &Input) -> usize;
-    /// Gradient updates made so far.
+    /// The policies that the agent would output now: one per level, or a single one that serves them all.
+    fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>>;
+    /// Whether [`output`](Self::output) draws its actions; evaluation then reports its [`Mode`] and, beside it, the
+    /// distribution itself.
+    fn is_stochastic(&self) -> bool;
+    /// Gradient updates made so far; for an agent without gradients, whatever it counts as learning.
     fn updates(&self) -> u64;
     /// Everything that training goes on from, as named files: safetensors for arrays, JSON for the rest.
     fn save(&self) -> Vec<(&'static str, Vec<u8>)>;
     /// Restores what [`save`](Self::save) gave, into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
-    /// The weights of the critics as a safetensors file that other tools can read; `None` for an agent without.
-    fn weights(&self) -> Option<Vec<u8>>;
+    /// What was learned, networks or tables, as a safetensors file that other tools can read.
+    fn weights(&self) -> Vec<u8>;
 }
 
-/// An agent's greedy policy on a tabular problem, ready for exact evaluation.
-pub struct Greedy<'a>(pub &'a dyn Agent);
+/// An agent's policy on a tabular problem, ready for exact evaluation.
+pub struct OnTable<'a>(pub &'a dyn OutputPolicy);
 
-impl Policy for Greedy<'_> {
+impl Policy for OnTable<'_> {
     fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
         let observation = Observation::Index(x.state);
         let x = Input { stage: x.stage, observation: &observation, collected: x.collected };
-        choice.push((self.0.greedy(&x), 1.0));
+        self.0.decide(&x, choice);
+    }
+}
+
+/// Why an agent cannot be made.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum AgentError {
+    /// A setting is out of range.
+    #[error("agent.{key} must {want}, got {got}")]
+    Setting {
+        /// Which.
+        key: &'static str,
+        /// What is allowed.
+        want: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// A table has no row for such observations.
+    #[error(
+        "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"
+    )]
+    NotTabular {
+        /// The algorithm.
+        algo: &'static str,
+        /// The problem.
+        problem: String,
+        /// What its observations are.
+        observations: String,
+    },
+}
+
+/// Refuses a setting that does not hold.
+pub(crate) fn require(
+    key: &'static str,
+    holds: bool,
+    want: &'static str,
+    got: &dyn ToString,
+) -> Result<(), AgentError> {
+    if holds { Ok(()) } else { Err(AgentError::Setting { key, want, got: got.to_string() }) }
+}
+
+/// Refuses a number that is not positive and finite.
+pub(crate) fn positive(key: &'static str, value: f64) -> Result<(), AgentError> {
+    require(key, value > 0.0 && value.is_finite(), "be positive", &value)
+}
+
+/// Refuses a number that is negative or not finite.
+pub(crate) fn not_negative(key: &'static str, value: f64) -> Result<(), AgentError> {
+    require(key, value >= 0.0 && value.is_finite(), "not be negative", &value)
+}
+
+/// The number of states, for agents that keep tables.
+pub(crate) fn n_states(algo: &'static str, spec: &EnvSpec) -> Result<usize, AgentError> {
+    let refuse =
+        |observations| Err(AgentError::NotTabular { algo, problem: spec.name.clone(), observations });
+    match &spec.observations {
+        ObservationSpace::Discrete { n, .. } if spec.horizon_is_task => Ok(*n),
+        ObservationSpace::Discrete { .. } => refuse("a time limit that is not part of the task".to_owned()),
+        ObservationSpace::Dense(shape) => refuse(format!("arrays of shape {shape:?}")),
+    }
+}
+
+/// The index of a state, for agents that keep tables.
+pub(crate) fn state(x: &Input) -> usize {
+    match x.observation {
+        Observation::Index(state) => *state,
+        Observation::Dense(_) => unreachable!("refused by n_states when the agent was made"),
     }
 }

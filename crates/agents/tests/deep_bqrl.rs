@@ -1,8 +1,8 @@
 //! What Deep-BQRL learns, against what is exactly true.
 
-use bqrl_agents::deep_bqrl::{Config, DeepBqrl};
+use bqrl_agents::deep_bqrl::{Config, DeepBqrl, Score};
 use bqrl_agents::experience::encode::StateEncoding;
-use bqrl_agents::{Agent, Greedy, Input, Transition};
+use bqrl_agents::{Agent, Input, OnTable, Transition};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, stream};
 use bqrl_mdp::env::Env;
@@ -20,6 +20,7 @@ fn config() -> Config {
         zeta: 0.02,
         lambda_0: 1.0,
         lambda_decay: 100.0,
+        score: Score::Buffered,
         tie_break: 0.0,
         output_scale: 0.1,
         output_bias: 0.5,
@@ -73,7 +74,7 @@ fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
         let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
         let mut agent = DeepBqrl::new(config(), Buffer::new(0.9, 0.3).unwrap(), env.spec(), seed).unwrap();
         train(&mut agent, &mut env, 600, seed);
-        let law = evaluate(&env.problem().model, &Greedy(&agent)).unwrap().law;
+        let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
         assert!(law.quantile(0.9) >= 1.0 - 1e-12, "seed {seed}: {}", law.quantile(0.9));
         assert!(law.mean() > 0.6, "seed {seed}: mean {}", law.mean());
     }
@@ -107,7 +108,7 @@ fn greedy_never_changes_the_agent() {
     let mut agent = DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
     train(&mut agent, &mut env, 20, 3);
     let before = agent.save();
-    Evaluator::new(&env.problem().model).unwrap().evaluate(&Greedy(&agent));
+    Evaluator::new(&env.problem().model).unwrap().evaluate(&OnTable(&*agent.output(&[])[0]));
     assert_eq!(agent.save(), before);
 }
 
@@ -142,9 +143,9 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refused(|c| c.n_critics = 1), "n_critics must be at least 2, got 1");
-    assert!(refused(|c| c.kernels = "abacus".into()).starts_with("kernels must be auto"));
-    assert_eq!(refused(|c| c.zeta = 1.5), "zeta must lie in (0, 1], got 1.5");
-    assert_eq!(refused(|c| c.kappa = f64::NAN), "kappa must be positive, got NaN");
-    assert_eq!(refused(|c| c.replay_capacity = 3), "replay_capacity must be at least batch_size, got 3");
+    assert_eq!(refused(|c| c.n_critics = 1), "agent.n_critics must be at least 2, got 1");
+    assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
+    assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
+    assert_eq!(refused(|c| c.kappa = f64::NAN), "agent.kappa must be positive, got NaN");
+    assert_eq!(refused(|c| c.replay_capacity = 3), "agent.replay_capacity must be at least batch_size, got 3");
 }

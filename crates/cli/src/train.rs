@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use bqrl_lab::config::{Config, Layers};
+use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
 use bqrl_lab::run::{Finished, Hooks, RunError, YardstickError, check_agent, run_seed};
-use bqrl_lab::train::{Progress, Yardstick};
+use bqrl_lab::train::{Evaluated, Progress, Standing, Yardstick};
+use bqrl_math::buffer::Buffer;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir, unique_name};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -27,10 +28,9 @@ pub struct TrainArgs {
     problem: Option<String>,
     #[command(flatten)]
     flags: ProblemFlags,
-    /// The algorithm: deep-bqrl (the paper's Algorithm 1) [default: deep-bqrl]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = algo_help())]
     algo: Option<String>,
-    /// Risk level in (0, 1) [default: 0.1]
+    /// Risk level in (0, 1), or several for an algorithm that serves several [default: 0.1]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "TAU,…")]
     tau: Vec<f64>,
     /// Buffer width in (0, tau] [default: tau]
@@ -68,6 +68,14 @@ pub struct TrainArgs {
     quiet: bool,
 }
 
+/// The algorithms, a line each.
+fn algo_help() -> String {
+    let width = ALGOS.iter().map(|algo| algo.name.len()).max().unwrap_or(0);
+    let line = |algo: &Algo| format!("\n  {:width$}  {}", algo.name, algo.about);
+    let lines = ALGOS.iter().map(line).collect::<Vec<_>>().concat();
+    format!("The algorithm [default: deep-bqrl]{lines}")
+}
+
 /// `--json` and `summary.json`: what users and scripts rely on. One entry per seed in each list.
 #[derive(Serialize)]
 struct Summary {
@@ -79,7 +87,12 @@ struct Summary {
     /// False where policies are evaluated by playing, and `best_quantile` is a lower bound.
     exact: bool,
     max_mean: f64,
+    /// Of the greedy policy; for a stochastic one, of its mode.
     taus: Vec<Level>,
+    /// Of a stochastic policy itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distribution: Option<Vec<Level>>,
+    /// At the first level.
     final_mean: Vec<f64>,
     expected_return_regret: Vec<f64>,
     moving_average_reward: Vec<f64>,
@@ -96,6 +109,7 @@ struct Level {
     quantile_policy_gap: Vec<f64>,
     final_quantile: Vec<f64>,
     final_buffered_quantile: Vec<f64>,
+    final_mean: Vec<f64>,
 }
 
 /// Trains, and returns what to print.
@@ -191,7 +205,7 @@ fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> 
     apply_flags(args, args.problem.as_deref().unwrap_or(&stored.problem.name), &mut layers)?;
     let wanted = layers.finish("settings").map_err(Failure::usage)?;
     let mut differing = wanted.differences(&stored);
-    if args.algo.as_deref().is_some_and(|algo| algo != stored.algo()) {
+    if args.algo.as_deref().is_some_and(|algo| algo != stored.algo().name) {
         differing.push("agent.kind".into());
     }
     if !differing.is_empty() {
@@ -255,7 +269,8 @@ fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Res
         path.clone()
     } else {
         let problem = Path::new(&config.problem.name).file_stem().unwrap_or_default().to_string_lossy();
-        unique_name(Path::new("runs"), &format!("{problem}-{}", config.algo())).map_err(Failure::runtime)?
+        unique_name(Path::new("runs"), &format!("{problem}-{}", config.algo().name))
+            .map_err(Failure::runtime)?
     };
     let (dir, lock) = RunDir::create(&path, args.force).map_err(refused)?;
     atomic::write(&dir.config(), config.to_toml().as_bytes()).map_err(Failure::runtime)?;
@@ -284,10 +299,10 @@ impl Display {
     fn watch(&self, seed: u64, progress: &Progress) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let standing = || {
-            let level = |e: &bqrl_lab::train::Evaluated| {
+            let level = |e: &Evaluated| {
                 format!("Q_{} = {}, gap {}", e.tau, number(e.quantile), number(e.quantile_policy_gap))
             };
-            format!("seed {seed}: {}", progress.last.iter().map(level).collect::<Vec<_>>().join("; "))
+            format!("seed {seed}: {}", progress.greedy.last.iter().map(level).collect::<Vec<_>>().join("; "))
         };
         if self.bar.is_hidden() {
             if self.lines && done * 10 / self.total > (done - 1) * 10 / self.total {
@@ -315,9 +330,34 @@ fn summarise(
     finished: &[Finished],
     seconds: f64,
 ) -> Summary {
-    let level = |(index, (buffer, best)): (usize, &(bqrl_math::buffer::Buffer, f64))| {
-        let each = |value: fn(&bqrl_lab::train::Evaluated) -> f64| {
-            finished.iter().map(|done| value(&done.progress.last[index])).collect()
+    let greedy: Vec<&Standing> = finished.iter().map(|done| &done.progress.greedy).collect();
+    // The seeds of a run agree on whether there is one.
+    let distribution: Option<Vec<&Standing>> =
+        finished.iter().map(|done| done.progress.distribution.as_ref()).collect();
+    Summary {
+        run: dir.path().display().to_string(),
+        problem: config.problem.name.clone(),
+        algo: config.algo().name,
+        episodes: config.run.episodes,
+        seeds: config.run.seeds.clone(),
+        exact: yardstick.evaluator.is_some(),
+        max_mean: yardstick.max_mean,
+        taus: levels(yardstick, &greedy),
+        distribution: distribution.map(|standings| levels(yardstick, &standings)),
+        final_mean: greedy.iter().map(|standing| standing.last[0].mean).collect(),
+        expected_return_regret: finished.iter().map(|done| done.progress.regret).collect(),
+        moving_average_reward: finished.iter().map(|done| done.progress.moving_average_reward()).collect(),
+        env_steps: finished.iter().map(|done| done.progress.env_steps).sum(),
+        updates: finished.iter().map(|done| done.updates).sum(),
+        seconds,
+    }
+}
+
+/// The measures of every level, one policy per seed.
+fn levels(yardstick: &Yardstick, standings: &[&Standing]) -> Vec<Level> {
+    let level = |(index, (buffer, best)): (usize, &(Buffer, f64))| {
+        let each = |value: fn(&Evaluated) -> f64| {
+            standings.iter().map(|standing| value(&standing.last[index])).collect()
         };
         Level {
             tau: buffer.tau(),
@@ -326,24 +366,10 @@ fn summarise(
             quantile_policy_gap: each(|e| e.quantile_policy_gap),
             final_quantile: each(|e| e.quantile),
             final_buffered_quantile: each(|e| e.buffered_quantile),
+            final_mean: each(|e| e.mean),
         }
     };
-    Summary {
-        run: dir.path().display().to_string(),
-        problem: config.problem.name.clone(),
-        algo: config.algo(),
-        episodes: config.run.episodes,
-        seeds: config.run.seeds.clone(),
-        exact: yardstick.evaluator.is_some(),
-        max_mean: yardstick.max_mean,
-        taus: yardstick.levels.iter().enumerate().map(level).collect(),
-        final_mean: finished.iter().map(|done| done.progress.last[0].mean).collect(),
-        expected_return_regret: finished.iter().map(|done| done.progress.regret).collect(),
-        moving_average_reward: finished.iter().map(|done| done.progress.moving_average_reward()).collect(),
-        env_steps: finished.iter().map(|done| done.progress.env_steps).sum(),
-        updates: finished.iter().map(|done| done.updates).sum(),
-        seconds,
-    }
+    yardstick.levels.iter().enumerate().map(level).collect()
 }
 
 fn human(summary: &Summary) -> String {
@@ -361,18 +387,27 @@ fn human(summary: &Summary) -> String {
         .map(str::to_owned)
         .to_vec(),
     ];
-    for (k, seed) in summary.seeds.iter().enumerate() {
-        for level in &summary.taus {
-            rows.push(vec![
-                seed.to_string(),
-                number(level.tau),
-                number(level.final_quantile[k]),
-                number(level.best_quantile),
-                number(summary.final_mean[k]),
-                number(summary.max_mean),
-                number(level.quantile_policy_gap[k]),
-                number(summary.expected_return_regret[k]),
-            ]);
+    let mut add = |policy: &str, levels: &[Level]| {
+        for (k, seed) in summary.seeds.iter().enumerate() {
+            for level in levels {
+                rows.push(vec![
+                    format!("{seed}{policy}"),
+                    number(level.tau),
+                    number(level.final_quantile[k]),
+                    number(level.best_quantile),
+                    number(level.final_mean[k]),
+                    number(summary.max_mean),
+                    number(level.quantile_policy_gap[k]),
+                    number(summary.expected_return_regret[k]),
+                ]);
+            }
+        }
+    };
+    match &summary.distribution {
+        None => add("", &summary.taus),
+        Some(distribution) => {
+            add(" mode", &summary.taus);
+            add(" distribution", distribution);
         }
     }
     let how = if summary.exact {

@@ -76,11 +76,49 @@ pub enum AgentConfig {
     DeepBqrl(deep_bqrl::Config),
 }
 
+/// Which levels a run of an algorithm may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Levels {
+    /// Exactly one: the agent is trained for it.
+    One,
+    /// Any number: the agent does not know them while it learns.
+    Any,
+}
+
+/// An algorithm as the protocol and the command line know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Algo {
+    /// `kind` in a configuration.
+    pub name: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// The levels of a run.
+    pub levels: Levels,
+    /// The preset, as it stands in `experiments/`.
+    preset: &'static str,
+}
+
+/// The algorithms.
+pub const ALGOS: [Algo; 1] = [Algo {
+    name: "deep-bqrl",
+    about: "the paper's Algorithm 1: an ensemble of quantile critics, one level",
+    levels: Levels::One,
+    preset: include_str!("../../../experiments/deep-bqrl.toml"),
+}];
+
+impl Algo {
+    /// The algorithm of this name.
+    pub fn named(name: &str) -> Result<&'static Self, ConfigError> {
+        let found = ALGOS.iter().find(|algo| algo.name == name);
+        found.ok_or_else(|| ConfigError::UnknownAlgo { algo: name.to_owned() })
+    }
+}
+
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum ConfigError {
-    #[error("unknown algorithm {algo:?}, there are {}", PRESETS.map(|(name, _)| name).join(", "))]
+    #[error("unknown algorithm {algo:?}, there are {}", ALGOS.map(|algo| algo.name).join(", "))]
     UnknownAlgo { algo: String },
     #[error("{origin}: {message}")]
     Toml { origin: String, message: String },
@@ -106,9 +144,6 @@ pub enum ConfigError {
     Model(#[from] ModelError),
 }
 
-/// The presets that are shipped, as they stand in `experiments/`.
-const PRESETS: [(&str, &str); 1] = [("deep-bqrl", include_str!("../../../experiments/deep-bqrl.toml"))];
-
 /// Layers of a configuration, the later ones on top.
 #[derive(Clone, Debug)]
 pub struct Layers(Table);
@@ -116,9 +151,8 @@ pub struct Layers(Table);
 impl Layers {
     /// The preset of an algorithm.
     pub fn preset(algo: &str) -> Result<Self, ConfigError> {
-        let preset = PRESETS.iter().find(|(name, _)| *name == algo);
-        let (name, text) = preset.ok_or_else(|| ConfigError::UnknownAlgo { algo: algo.to_owned() })?;
-        Ok(Self(parse(text, name)?))
+        let algo = Algo::named(algo)?;
+        Ok(Self(parse(algo.preset, algo.name)?))
     }
 
     /// A configuration that was written down in full.
@@ -223,12 +257,12 @@ impl Config {
             return refuse("run.seeds", "name at least one seed, none twice", &format!("{seeds:?}"));
         }
         self.levels()?;
-        match &self.agent {
-            // Trained for one level: the score and the targets are those of one (τ, β).
-            AgentConfig::DeepBqrl(_) if tau.len() != 1 => {
-                refuse("run.tau", "be one level for deep-bqrl, which is trained for one", &format!("{tau:?}"))
+        match self.algo().levels {
+            Levels::One if tau.len() != 1 => {
+                let want = "be one level for an algorithm that is trained for one";
+                refuse("run.tau", want, &format!("{tau:?} for {}", self.algo().name))
             }
-            AgentConfig::DeepBqrl(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -243,11 +277,12 @@ impl Config {
         tau.iter().enumerate().map(level).collect()
     }
 
-    /// The algorithm's name.
-    pub fn algo(&self) -> &'static str {
-        match self.agent {
+    /// The algorithm.
+    pub fn algo(&self) -> &'static Algo {
+        let name = match self.agent {
             AgentConfig::DeepBqrl(_) => "deep-bqrl",
-        }
+        };
+        Algo::named(name).expect("every kind is in the table")
     }
 
     /// The file that a run directory holds.

@@ -7,8 +7,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bqrl_agents::deep_bqrl::{self, DeepBqrl};
-use bqrl_agents::{Agent, RestoreError};
+use bqrl_agents::deep_bqrl::DeepBqrl;
+use bqrl_agents::{Agent, AgentError, RestoreError};
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Rng, RngState};
 use bqrl_mdp::env::{Env, EnvSpec};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{AgentConfig, Config, ConfigError};
-use crate::train::{Episode, Progress, Training, Yardstick};
+use crate::train::{Episode, Evaluated, Progress, Training, Yardstick};
 
 /// Why a run stopped before its end.
 #[derive(Debug, Error)]
@@ -59,8 +59,8 @@ pub enum RunError {
         error: RestoreError,
     },
     /// The agent cannot be made.
-    #[error("agent.{0}")]
-    Agent(#[from] deep_bqrl::ConfigError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// A file could not be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -177,9 +177,9 @@ pub fn run_seed(
         training.progress = state.progress;
         Records::resume(dir, &state.positions)?
     } else {
-        let mut records = Records::create(dir, config, (hooks.clock)())?;
-        let law = training.evaluate();
-        records.evaluated(&training, &law, (hooks.clock)())?;
+        let mut records = Records::create(dir, config, training.agent.is_stochastic(), (hooks.clock)())?;
+        let laws = training.evaluate();
+        records.evaluated(&training, &laws, (hooks.clock)())?;
         records
     };
     let run = &config.run;
@@ -194,8 +194,8 @@ pub fn run_seed(
         records.episode(&episode, (hooks.clock)())?;
         let done = training.progress.episode;
         if done.is_multiple_of(run.evaluate_every) || done == run.episodes {
-            let law = training.evaluate();
-            records.evaluated(&training, &law, (hooks.clock)())?;
+            let laws = training.evaluate();
+            records.evaluated(&training, &laws, (hooks.clock)())?;
         }
         (hooks.watch)(seed, &training.progress);
         let stopping = hooks.stop.load(Ordering::Relaxed) && done < run.episodes;
@@ -206,9 +206,7 @@ pub fn run_seed(
             return Err(RunError::Interrupted { episode: done });
         }
     }
-    if let Some(weights) = training.agent.weights() {
-        atomic::write(&dir.weights(), &weights)?;
-    }
+    atomic::write(&dir.weights(), &training.agent.weights())?;
     Ok(Finished { updates: training.agent.updates(), progress: training.progress })
 }
 
@@ -242,6 +240,7 @@ struct Saved {
 struct Positions {
     episodes: u64,
     evaluations: u64,
+    distribution: Option<u64>,
     monitor: u64,
     events: u64,
     /// When the run began: not a length, but needed to go on with the Monitor file.
@@ -264,16 +263,21 @@ impl Saved {
 struct Records {
     episodes: AppendLog,
     evaluations: AppendLog,
+    /// Of the distribution, where the agent's output is stochastic.
+    distribution: Option<AppendLog>,
     monitor: AppendLog,
     events: EventWriter,
     t_start: f64,
 }
 
 impl Records {
-    fn create(dir: &SeedDir, config: &Config, now: f64) -> io::Result<Self> {
+    fn create(dir: &SeedDir, config: &Config, stochastic: bool, now: f64) -> io::Result<Self> {
         Ok(Self {
             episodes: AppendLog::create(&dir.episodes(), EPISODES_HEADER)?,
             evaluations: AppendLog::create(&dir.evaluations(), EVALUATIONS_HEADER)?,
+            distribution: stochastic
+                .then(|| AppendLog::create(&dir.distribution(), EVALUATIONS_HEADER))
+                .transpose()?,
             monitor: monitor::create(&dir.monitor(), now, &config.problem.name)?,
             events: EventWriter::create(dir.path(), now)?,
             t_start: now,
@@ -284,6 +288,10 @@ impl Records {
         Ok(Self {
             episodes: AppendLog::resume(&dir.episodes(), positions.episodes)?,
             evaluations: AppendLog::resume(&dir.evaluations(), positions.evaluations)?,
+            distribution: positions
+                .distribution
+                .map(|position| AppendLog::resume(&dir.distribution(), position))
+                .transpose()?,
             monitor: AppendLog::resume(&dir.monitor(), positions.monitor)?,
             events: EventWriter::resume(dir.path(), positions.events)?,
             t_start: positions.t_start,
@@ -294,6 +302,7 @@ impl Records {
         Positions {
             episodes: self.episodes.position(),
             evaluations: self.evaluations.position(),
+            distribution: self.distribution.as_ref().map(AppendLog::position),
             monitor: self.monitor.position(),
             events: self.events.position(),
             t_start: self.t_start,
@@ -303,6 +312,7 @@ impl Records {
     fn sync(&mut self) -> io::Result<()> {
         self.episodes.sync()?;
         self.evaluations.sync()?;
+        self.distribution.as_mut().map_or(Ok(()), AppendLog::sync)?;
         self.monitor.sync()?;
         self.events.sync()
     }
@@ -313,20 +323,14 @@ impl Records {
         self.monitor.append(&monitor::row(episode_return, length as u64, now - self.t_start))
     }
 
-    fn evaluated(&mut self, training: &Training, law: &ReturnLaw, now: f64) -> io::Result<()> {
+    fn evaluated(&mut self, training: &Training, laws: &[ReturnLaw], now: f64) -> io::Result<()> {
         let progress = &training.progress;
         let step = progress.env_steps;
-        for e in &progress.last {
-            self.evaluations.append(&format!(
-                "{},{},{},{},{},{},{}",
-                e.episode,
-                e.tau,
-                e.quantile,
-                e.buffered_quantile,
-                e.mean,
-                e.quantile_policy_gap,
-                e.expected_return_regret
-            ))?;
+        if let (Some(log), Some(standing)) = (&mut self.distribution, &progress.distribution) {
+            standing.last.iter().try_for_each(|e| log.append(&row(e)))?;
+        }
+        for e in &progress.greedy.last {
+            self.evaluations.append(&row(e))?;
             let level = format!("{}", e.tau);
             for (tag, value) in [
                 (format!("eval/quantile_{level}"), e.quantile),
@@ -336,7 +340,7 @@ impl Records {
                 self.events.scalar(now, step, &tag, value)?;
             }
         }
-        if let Some(e) = progress.last.first() {
+        if let Some(e) = progress.greedy.last.first() {
             self.events.scalar(now, step, "eval/mean_reward", e.mean)?;
             self.events.scalar(now, step, "eval/expected_return_regret", e.expected_return_regret)?;
         }
@@ -345,7 +349,31 @@ impl Records {
         }
         self.events.scalar(now, step, "time/episodes", progress.episode as f64)?;
         self.events.scalar(now, step, "train/n_updates", training.agent.updates() as f64)?;
-        let quantiles: Vec<f64> = (1..100).map(|percent| law.quantile(f64::from(percent) / 100.0)).collect();
-        self.events.histogram(now, step, "eval/return_quantiles", &quantiles)
+        for (law, e) in laws.iter().zip(&progress.greedy.last) {
+            let tag = match laws.len() {
+                1 => "eval/return_quantiles".to_owned(),
+                _ => format!("eval/return_quantiles_{}", e.tau),
+            };
+            let quantiles: Vec<f64> =
+                (1..100).map(|percent| law.quantile(f64::from(percent) / 100.0)).collect();
+            self.events.histogram(now, step, &tag, &quantiles)?;
+        }
+        Ok(())
     }
+}
+
+/// A line of `evaluations.csv`.
+fn row(e: &Evaluated) -> String {
+    let Evaluated {
+        episode,
+        tau,
+        quantile,
+        buffered_quantile,
+        mean,
+        quantile_policy_gap,
+        expected_return_regret,
+    } = e;
+    format!(
+        "{episode},{tau},{quantile},{buffered_quantile},{mean},{quantile_policy_gap},{expected_return_regret}"
+    )
 }

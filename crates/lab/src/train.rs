@@ -9,8 +9,11 @@
 //! the latest value counts, so the first episodes count for the untrained policy. Evaluation is exact where the set of
 //! possible returns allows it. Elsewhere it plays `evaluation_episodes` episodes, every time with the same draws, and Q*_τ
 //! is the value that a plan with rewards rounded down attains.
+//!
+//! A stochastic policy is evaluated twice: its mode, which is its greedy policy and what the measures count, and the
+//! distribution itself beside it.
 
-use bqrl_agents::{Agent, Greedy, Input, Transition};
+use bqrl_agents::{Agent, Input, Mode, OnTable, OutputPolicy, Transition};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -66,6 +69,47 @@ pub struct Evaluated {
 /// Episodes over which the reported reward is averaged (§4.2).
 const RECENT: usize = 50;
 
+/// One policy's measures.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Standing {
+    /// 𝒢_τ, per level.
+    pub gaps: Vec<f64>,
+    /// The latest evaluation, per level.
+    pub last: Vec<Evaluated>,
+}
+
+impl Standing {
+    /// An episode more with the policy that was evaluated last.
+    fn episode(&mut self, levels: &[(Buffer, f64)]) {
+        for ((gap, (_, best)), latest) in self.gaps.iter_mut().zip(levels).zip(&self.last) {
+            *gap += (best - latest.quantile).max(0.0);
+        }
+    }
+
+    /// A new evaluation: one law per level, or one for all.
+    fn evaluated(
+        &mut self,
+        laws: &[(ReturnLaw, f64)],
+        levels: &[(Buffer, f64)],
+        episode: usize,
+        regret: f64,
+    ) {
+        let level = |(index, ((buffer, _), &gap)): (usize, (&(Buffer, f64), &f64))| {
+            let (law, mean) = laws.get(index).unwrap_or(&laws[0]);
+            Evaluated {
+                episode,
+                tau: buffer.tau(),
+                quantile: law.quantile(buffer.tau()),
+                buffered_quantile: law.buffered_quantile(buffer),
+                mean: *mean,
+                quantile_policy_gap: gap,
+                expected_return_regret: regret,
+            }
+        };
+        self.last = levels.iter().zip(&self.gaps).enumerate().map(level).collect();
+    }
+}
+
 /// Where a run stands: everything but the agent and the random stream.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Progress {
@@ -75,10 +119,10 @@ pub struct Progress {
     pub env_steps: u64,
     /// Reg_E.
     pub regret: f64,
-    /// 𝒢_τ, per level.
-    pub gaps: Vec<f64>,
-    /// The latest evaluation, per level.
-    pub last: Vec<Evaluated>,
+    /// The greedy policy's measures.
+    pub greedy: Standing,
+    /// The same of the distribution, where the agent's output is stochastic.
+    pub distribution: Option<Standing>,
     /// The returns of the last 50 episodes, oldest first.
     pub recent: Vec<f64>,
 }
@@ -106,7 +150,9 @@ pub struct Training<'a> {
 impl<'a> Training<'a> {
     /// Before the first episode.
     pub fn new(env: Box<dyn Env>, agent: Box<dyn Agent>, yardstick: &'a Yardstick, seed: u64) -> Self {
-        let progress = Progress { gaps: vec![0.0; yardstick.levels.len()], ..Progress::default() };
+        let standing = Standing { gaps: vec![0.0; yardstick.levels.len()], last: Vec::new() };
+        let distribution = agent.is_stochastic().then(|| standing.clone());
+        let progress = Progress { greedy: standing, distribution, ..Progress::default() };
         Self { env, agent, yardstick, seed, rng: stream(seed, Purpose::Env), progress }
     }
 
@@ -117,10 +163,9 @@ impl<'a> Training<'a> {
         progress.episode += 1;
         progress.env_steps += length as u64;
         progress.regret += self.yardstick.max_mean - episode_return;
-        for ((gap, (_, best)), latest) in
-            progress.gaps.iter_mut().zip(&self.yardstick.levels).zip(&progress.last)
-        {
-            *gap += (best - latest.quantile).max(0.0);
+        progress.greedy.episode(&self.yardstick.levels);
+        if let Some(distribution) = &mut progress.distribution {
+            distribution.episode(&self.yardstick.levels);
         }
         if progress.recent.len() == RECENT {
             progress.recent.remove(0);
@@ -149,49 +194,62 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// The returns of the greedy policy in a sample of episodes. Between episodes of training the environment is free.
-    fn sample_law(&mut self) -> ReturnLaw {
-        let rng = &mut stream(self.seed, Purpose::Evaluation);
-        let mut returns = Vec::with_capacity(self.yardstick.evaluation_episodes);
-        for _ in 0..self.yardstick.evaluation_episodes {
-            let mut observation = self.env.reset(rng);
-            let (mut stage, mut collected) = (0, 0.0);
-            loop {
-                let action = self.agent.greedy(&Input { stage, observation: &observation, collected });
-                let step = self.env.step(action, rng);
-                collected += self.yardstick.discount.powi(stage as i32) * step.reward;
-                stage += 1;
-                if step.end.is_over() {
-                    break;
-                }
-                observation = step.observation;
-            }
-            returns.push(collected);
+    /// Evaluates the output policies; the agent is not changed. Returns the laws of the greedy policies' returns.
+    pub fn evaluate(&mut self) -> Vec<ReturnLaw> {
+        let Self { env, agent, yardstick, seed, progress, .. } = self;
+        let levels: Vec<Buffer> = yardstick.levels.iter().map(|&(buffer, _)| buffer).collect();
+        let policies = agent.output(&levels);
+        let Progress { episode, regret, greedy, distribution, .. } = progress;
+        if let Some(distribution) = distribution {
+            let laws: Vec<_> =
+                policies.iter().map(|policy| law(&**policy, &mut **env, yardstick, *seed)).collect();
+            distribution.evaluated(&laws, &yardstick.levels, *episode, *regret);
         }
-        ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite")
+        let laws: Vec<_> =
+            policies.iter().map(|policy| law(&Mode(&**policy), &mut **env, yardstick, *seed)).collect();
+        greedy.evaluated(&laws, &yardstick.levels, *episode, *regret);
+        laws.into_iter().map(|(law, _)| law).collect()
     }
+}
 
-    /// Evaluates the greedy policy; the agent is not changed. Returns the law of its return.
-    pub fn evaluate(&mut self) -> ReturnLaw {
-        let (law, mean) = if let Some(evaluator) = &self.yardstick.evaluator {
-            let evaluation = evaluator.evaluate(&Greedy(&*self.agent));
-            (evaluation.law, evaluation.mean)
-        } else {
-            let law = self.sample_law();
-            let mean = law.mean();
-            (law, mean)
-        };
-        let progress = &mut self.progress;
-        let level = |((buffer, _), &gap): (&(Buffer, f64), &f64)| Evaluated {
-            episode: progress.episode,
-            tau: buffer.tau(),
-            quantile: law.quantile(buffer.tau()),
-            buffered_quantile: law.buffered_quantile(buffer),
-            mean,
-            quantile_policy_gap: gap,
-            expected_return_regret: progress.regret,
-        };
-        progress.last = self.yardstick.levels.iter().zip(&progress.gaps).map(level).collect();
-        law
+/// The law of a policy's return and its mean: exact where that is possible.
+fn law(policy: &dyn OutputPolicy, env: &mut dyn Env, yardstick: &Yardstick, seed: u64) -> (ReturnLaw, f64) {
+    if let Some(evaluator) = &yardstick.evaluator {
+        let evaluation = evaluator.evaluate(&OnTable(policy));
+        (evaluation.law, evaluation.mean)
+    } else {
+        let law = sample_law(policy, env, yardstick, seed);
+        let mean = law.mean();
+        (law, mean)
     }
+}
+
+/// The returns of a policy in a sample of episodes. Between episodes of training the environment is free.
+fn sample_law(policy: &dyn OutputPolicy, env: &mut dyn Env, yardstick: &Yardstick, seed: u64) -> ReturnLaw {
+    let rng = &mut stream(seed, Purpose::Evaluation);
+    let mut returns = Vec::with_capacity(yardstick.evaluation_episodes);
+    let mut choice = Vec::new();
+    for _ in 0..yardstick.evaluation_episodes {
+        let mut observation = env.reset(rng);
+        let (mut stage, mut collected) = (0, 0.0);
+        loop {
+            choice.clear();
+            policy.decide(&Input { stage, observation: &observation, collected }, &mut choice);
+            let action = if let [(action, _)] = choice[..] {
+                action
+            } else {
+                let probabilities: Vec<f64> = choice.iter().map(|&(_, probability)| probability).collect();
+                choice[rng.categorical(&probabilities)].0
+            };
+            let step = env.step(action, rng);
+            collected += yardstick.discount.powi(stage as i32) * step.reward;
+            stage += 1;
+            if step.end.is_over() {
+                break;
+            }
+            observation = step.observation;
+        }
+        returns.push(collected);
+    }
+    ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite")
 }

@@ -1,25 +1,26 @@
-//! A tiny run, pinned: what training computes must not move unnoticed.
+//! Tiny runs, pinned: what training computes must not move unnoticed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bqrl_lab::config::{Config, Layers};
+use bqrl_lab::config::{ALGOS, Config, Layers};
 use bqrl_lab::run::{Finished, Hooks, RunError, run_seed};
 use bqrl_lab::train::Yardstick;
 use bqrl_runs::run_dir::RunDir;
 
-/// Five offers, three decisions, forty episodes; small networks, so that every setting has time to matter.
-fn tiny() -> Layers {
-    let mut layers = Layers::preset("deep-bqrl").unwrap();
-    layers.set("problem", "name", "asset-selling");
-    for (key, value) in [("offers", "5"), ("horizon", "3"), ("start", "1")] {
-        layers.set_parameter(key, value);
-    }
-    for text in [
-        "run.episodes=40",
-        "run.evaluate_every=5",
-        "run.checkpoint_every=10",
-        "run.seeds=[42]",
-        "run.tau=[0.5]",
+/// A tiny run of one algorithm.
+struct Golden {
+    algo: &'static str,
+    /// On top of the preset, so that every setting has time to matter in forty episodes.
+    settings: &'static [&'static str],
+    /// Each of these must change what is learned.
+    changes: &'static [&'static str],
+    /// Environment steps, final quantile and quantile policy gap.
+    result: (u64, f64, f64),
+}
+
+const GOLDEN: [Golden; 1] = [Golden {
+    algo: "deep-bqrl",
+    settings: &[
         "agent.n_quantiles=4",
         "agent.n_critics=2",
         "agent.hidden=[8]",
@@ -32,10 +33,65 @@ fn tiny() -> Layers {
         "agent.replay_capacity=50",
         // The same bits on every machine.
         "agent.kernels=scalar",
-    ] {
-        layers.override_with(text).unwrap();
+    ],
+    changes: &[
+        "agent.n_quantiles=5",
+        "agent.n_critics=3",
+        "agent.hidden=[9]",
+        "agent.kappa=0.01",
+        "agent.zeta=0.5",
+        "agent.lambda_0=0.0",
+        "agent.lambda_decay=1.0",
+        "agent.score=\"point\"",
+        "agent.score=\"mean\"",
+        "agent.tie_break=0.5",
+        "agent.output_scale=1.0",
+        "agent.output_bias=0.0",
+        "agent.learning_rate=0.02",
+        "agent.learning_rate_extra=0.0",
+        "agent.learning_rate_decay=100.0",
+        "agent.batch_size=5",
+        "agent.replay_capacity=20",
+        "agent.learning_starts=8",
+        "agent.updates_per_step=2",
+        "agent.state_encoding=\"one-hot\"",
+        "agent.reward_scale=2.0",
+        "agent.kernels=auto",
+        "run.tau=[0.25]",
+        "run.beta=[0.1]",
+    ],
+    result: (88, 0.75, 10.0),
+}];
+
+impl Golden {
+    /// Five offers, three decisions, forty episodes.
+    fn layers(&self) -> Layers {
+        let mut layers = Layers::preset(self.algo).unwrap();
+        layers.set("problem", "name", "asset-selling");
+        for (key, value) in [("offers", "5"), ("horizon", "3"), ("start", "1")] {
+            layers.set_parameter(key, value);
+        }
+        let protocol = [
+            "run.episodes=40",
+            "run.evaluate_every=5",
+            "run.checkpoint_every=10",
+            "run.seeds=[42]",
+            "run.tau=[0.5]",
+        ];
+        for text in protocol.iter().chain(self.settings) {
+            layers.override_with(text).unwrap();
+        }
+        layers
     }
-    layers
+
+    fn config(&self) -> Config {
+        self.layers().finish("test").unwrap()
+    }
+}
+
+#[test]
+fn every_algorithm_has_a_golden_run() {
+    assert_eq!(GOLDEN.map(|golden| golden.algo), ALGOS.map(|algo| algo.name));
 }
 
 struct Ran {
@@ -69,90 +125,74 @@ fn go_on(config: &Config, dir: &RunDir, stop: &AtomicBool, folder: tempfile::Tem
 }
 
 #[test]
-fn the_golden_run_is_what_it_was() {
-    let ran = run(&tiny().finish("test").unwrap());
-    let progress = ran.finished.unwrap().progress;
-    let last = progress.last[0];
-    let got = (progress.env_steps, last.quantile, last.quantile_policy_gap);
-    // Offers k/4, two fresh ones after the first: Q*_.5 = 3/4, since P(R < 3/4) ≥ (3/5)² = .36 < .5 ≤ (4/5)² = .64.
-    assert_eq!(got, GOLDEN, "a change that moves results belongs under Numbers in the changelog");
+fn the_golden_runs_are_what_they_were() {
+    for golden in GOLDEN {
+        let progress = run(&golden.config()).finished.unwrap().progress;
+        let last = progress.greedy.last[0];
+        let got = (progress.env_steps, last.quantile, last.quantile_policy_gap);
+        // Offers k/4, two fresh ones after the first: Q*_.5 = 3/4, since P(R < 3/4) ≥ (3/5)² = .36 < .5 ≤ (4/5)² = .64.
+        let why = "a change that moves results belongs under Numbers in the changelog";
+        assert_eq!(got, golden.result, "{}: {why}", golden.algo);
+    }
 }
 
-const GOLDEN: (u64, f64, f64) = (88, 0.75, 10.0);
-
 #[test]
-fn every_setting_of_the_agent_changes_the_golden_run() {
-    let golden = run(&tiny().finish("test").unwrap()).weights;
-    for text in [
-        "agent.n_quantiles=5",
-        "agent.n_critics=3",
-        "agent.hidden=[9]",
-        "agent.kappa=0.01",
-        "agent.zeta=0.5",
-        "agent.lambda_0=0.0",
-        "agent.lambda_decay=1.0",
-        "agent.tie_break=0.5",
-        "agent.output_scale=1.0",
-        "agent.output_bias=0.0",
-        "agent.learning_rate=0.02",
-        "agent.learning_rate_extra=0.0",
-        "agent.learning_rate_decay=100.0",
-        "agent.batch_size=5",
-        "agent.replay_capacity=20",
-        "agent.learning_starts=8",
-        "agent.updates_per_step=2",
-        "agent.state_encoding=\"one-hot\"",
-        "agent.reward_scale=2.0",
-        "agent.kernels=auto",
-        "run.tau=[0.25]",
-        "run.beta=[0.1]",
-    ] {
-        let mut layers = tiny();
-        layers.override_with(text).unwrap();
-        assert_ne!(run(&layers.finish("test").unwrap()).weights, golden, "{text} has no effect");
+fn every_setting_of_an_agent_changes_its_golden_run() {
+    for golden in GOLDEN {
+        let learned = run(&golden.config()).weights;
+        for text in golden.changes {
+            let mut layers = golden.layers();
+            layers.override_with(text).unwrap();
+            let changed = run(&layers.finish("test").unwrap()).weights;
+            assert_ne!(changed, learned, "{}: {text} has no effect", golden.algo);
+        }
     }
 }
 
 #[test]
 fn a_run_stopped_again_and_again_ends_as_if_it_never_had_been() {
-    let config = tiny().finish("test").unwrap();
-    let whole = run(&config);
-    let mut folder = tempfile::tempdir().unwrap();
-    let (dir, _lock) = RunDir::create(folder.path(), false).unwrap();
-    let mut stops = 0;
-    let pieces = loop {
-        // Stop at once: one episode at a time.
-        let ran = go_on(&config, &dir, &AtomicBool::new(stops < 15), folder);
-        match ran.finished {
-            Err(RunError::Interrupted { episode }) => {
-                stops += 1;
-                assert_eq!(episode, stops);
-                folder = ran.folder;
+    for golden in GOLDEN {
+        let config = golden.config();
+        let whole = run(&config);
+        let mut folder = tempfile::tempdir().unwrap();
+        let (dir, _lock) = RunDir::create(folder.path(), false).unwrap();
+        let mut stops = 0;
+        let pieces = loop {
+            // Stop at once: one episode at a time.
+            let ran = go_on(&config, &dir, &AtomicBool::new(stops < 15), folder);
+            match ran.finished {
+                Err(RunError::Interrupted { episode }) => {
+                    stops += 1;
+                    assert_eq!(episode, stops);
+                    folder = ran.folder;
+                }
+                Ok(_) => break ran,
+                Err(error) => panic!("{}: {error}", golden.algo),
             }
-            Ok(_) => break ran,
-            Err(error) => panic!("{error}"),
-        }
-    };
-    assert_eq!(stops, 15);
-    assert_eq!(pieces.episodes, whole.episodes);
-    assert_eq!(pieces.evaluations, whole.evaluations);
-    assert_eq!(pieces.weights, whole.weights);
-    assert_eq!(pieces.finished.unwrap(), whole.finished.unwrap());
+        };
+        assert_eq!(stops, 15);
+        assert_eq!(pieces.episodes, whole.episodes, "{}", golden.algo);
+        assert_eq!(pieces.evaluations, whole.evaluations, "{}", golden.algo);
+        assert_eq!(pieces.weights, whole.weights, "{}", golden.algo);
+        assert_eq!(pieces.finished.unwrap(), whole.finished.unwrap(), "{}", golden.algo);
+    }
 }
 
 #[test]
 fn evaluating_more_often_does_not_change_what_is_learned() {
-    let mut often = tiny();
-    often.override_with("run.evaluate_every=1").unwrap();
-    let (rarely, often) = (run(&tiny().finish("test").unwrap()), run(&often.finish("test").unwrap()));
-    assert_eq!(rarely.weights, often.weights);
-    assert_eq!(rarely.episodes, often.episodes);
-    assert!(often.evaluations.lines().count() > rarely.evaluations.lines().count());
+    for golden in GOLDEN {
+        let mut often = golden.layers();
+        often.override_with("run.evaluate_every=1").unwrap();
+        let (rarely, often) = (run(&golden.config()), run(&often.finish("test").unwrap()));
+        assert_eq!(rarely.weights, often.weights, "{}", golden.algo);
+        assert_eq!(rarely.episodes, often.episodes, "{}", golden.algo);
+        assert!(often.evaluations.lines().count() > rarely.evaluations.lines().count());
+    }
 }
 
 #[test]
 fn a_stop_flag_after_the_last_episode_changes_nothing() {
-    let config = tiny().finish("test").unwrap();
+    let config = GOLDEN[0].config();
     let folder = tempfile::tempdir().unwrap();
     let (dir, _lock) = RunDir::create(folder.path(), false).unwrap();
     let stop = AtomicBool::new(false);

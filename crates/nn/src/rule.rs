@@ -66,7 +66,8 @@ impl TargetRule {
         Self::new(vec![(1.0 / n_quantiles as f64) as f32; n_quantiles], kappa, discount)
     }
 
-    fn new(score: Vec<f32>, kappa: f64, discount: f64) -> Result<Self, RuleError> {
+    /// Actions are compared by Σ_j c_j z̃_j for any coefficients.
+    pub fn new(score: Vec<f32>, kappa: f64, discount: f64) -> Result<Self, RuleError> {
         // Residuals are measured in units of κ: in single precision, κ and its inverse must be ordinary numbers.
         if !(kappa > 0.0 && (kappa as f32).is_normal() && (1.0 / kappa as f32).is_normal()) {
             return Err(RuleError::KappaOutOfRange { kappa });

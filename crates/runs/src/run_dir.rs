@@ -181,6 +181,11 @@ impl SeedDir {
         self.path.join("evaluations.csv")
     }
 
+    /// `evaluations-distribution.csv`: the same of a stochastic policy itself, where `evaluations.csv` is about its mode.
+    pub fn distribution(&self) -> PathBuf {
+        self.path.join("evaluations-distribution.csv")
+    }
+
     /// `monitor.csv`, see [`monitor`](crate::monitor).
     pub fn monitor(&self) -> PathBuf {
         self.path.join("monitor.csv")

@@ -2,4 +2,5 @@
 
 pub mod arrays;
 pub mod encode;
+pub mod minibatch;
 pub mod replay;
