@@ -16,19 +16,21 @@
 //! index. `score` replaces B̂ by a point quantile or the mean, and λ_0 = 0 takes the bonus away: the ablations that the paper
 //! leaves open. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
 
-use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::buffer::{Buffer, eta};
+use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_math::schedule::Exploration;
 use bqrl_math::score::{argmax, sort, spread};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::{Adam, Ensemble, Init, Kernels, Shape, TargetRule, UpdateError, Which};
+use bqrl_nn::{Adam, Ensemble, Init, Shape, TargetRule, UpdateError, Which};
 use serde::{Deserialize, Serialize};
 
-use crate::experience::encode::{Encoder, StateEncoding};
+use crate::experience::encode::{Encoder, StateEncoding, reward_scale};
 use crate::experience::minibatch::Minibatch;
 use crate::experience::replay::Replay;
+use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+    Agent, AgentError, Input, OutputPolicy, Prediction, RestoreError, Transition, kernels, not_negative,
+    positive, refused, require,
 };
 
 /// Every setting but τ and β.
@@ -157,12 +159,7 @@ impl DeepBqrl {
     /// An untrained agent for one level.
     pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
-        let reward_scale = match config.reward_scale {
-            0.0 if named > 0.0 => named,
-            0.0 => 1.0,
-            scale => scale,
-        };
+        let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
         let shape = Shape {
             n_inputs: encoder.width(),
@@ -172,22 +169,9 @@ impl DeepBqrl {
             n_critics: config.n_critics,
         };
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
-        let refused = |key, error: &dyn std::fmt::Display| AgentError::Setting {
-            key,
-            want: "be allowed",
-            got: error.to_string(),
-        };
-        let kernels = match &config.kernels[..] {
-            "auto" => Kernels::detect(),
-            name => Kernels::named(name).ok_or_else(|| AgentError::Setting {
-                key: "kernels",
-                want: "be auto, or a set of instructions that this machine has",
-                got: name.to_owned(),
-            })?,
-        };
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))
             .map_err(|e| refused("hidden", &e))?
-            .with_kernels(kernels);
+            .with_kernels(kernels(&config.kernels)?);
         let share = config.tie_break / config.n_quantiles as f64;
         let coefficients = config.score.coefficients(&buffer, config.n_quantiles);
         let score: Vec<f64> = coefficients.iter().map(|c| c + share).collect();
@@ -283,6 +267,22 @@ impl Agent for DeepBqrl {
         vec![Box::new(greedy)]
     }
 
+    fn predictions(&self, x: &Input) -> Vec<Prediction> {
+        let k = self.config.n_quantiles;
+        let mut predictions = Vec::new();
+        for (index, quantiles) in self.outputs(x).chunks_exact(k).enumerate() {
+            let (critic, action) = (index / self.n_actions, index % self.n_actions);
+            let sorted = sort(&quantiles.iter().map(|&z| f64::from(z)).collect::<Vec<_>>());
+            predictions.extend(eta(k).into_iter().zip(sorted).map(|(level, z)| Prediction {
+                critic,
+                action,
+                level,
+                value: x.collected + z * self.reward_scale,
+            }));
+        }
+        predictions
+    }
+
     fn is_stochastic(&self) -> bool {
         false
     }
@@ -292,8 +292,7 @@ impl Agent for DeepBqrl {
     }
 
     fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let RngState { seed, stream, word_pos } = self.rng.state();
-        let state = State { updates: self.updates, rng: [seed, stream, word_pos] };
+        let state = State { updates: self.updates, rng: saved::position(&self.rng) };
         vec![
             ("critics.safetensors", self.critics.to_bytes()),
             ("replay.safetensors", self.replay.to_bytes()),
@@ -302,22 +301,13 @@ impl Agent for DeepBqrl {
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
-        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
-        let critics = Ensemble::from_bytes(&read("critics.safetensors")?)
-            .map_err(|error| wrong("critics.safetensors", &error))?;
-        if critics.shape() != self.critics.shape() {
-            return Err(wrong("critics.safetensors", &"the networks have other sizes"));
-        }
-        let state: State =
-            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
-        self.replay
-            .restore(&read("replay.safetensors")?)
-            .map_err(|error| wrong("replay.safetensors", &error))?;
-        self.critics = critics.with_kernels(self.critics.kernels());
+        let critics = saved::networks("critics.safetensors", &self.critics, file)?;
+        let state: State = saved::json("agent.json", file)?;
+        let replay = saved::part("replay.safetensors", file)?;
+        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
+        self.critics = critics;
         self.updates = state.updates;
-        let [seed, stream, word_pos] = state.rng;
-        self.rng = Rng::from_state(RngState { seed, stream, word_pos });
+        self.rng = saved::at(state.rng);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 pub mod deep_bqrl;
 pub mod experience;
+pub mod qr_dqn;
 
 use std::cmp::Ordering;
 
@@ -12,7 +13,7 @@ use bqrl_math::buffer::Buffer;
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::trajectory::{AugmentedInput, End, Observation};
-use bqrl_nn::UpdateError;
+use bqrl_nn::{Kernels, UpdateError};
 use thiserror::Error;
 
 pub use self::experience::arrays::RestoreError;
@@ -73,6 +74,19 @@ impl OutputPolicy for Mode<'_> {
     }
 }
 
+/// One critic's quantile of c + Z(x, a).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// m, counted from 0.
+    pub critic: usize,
+    /// a.
+    pub action: usize,
+    /// The level of the quantile.
+    pub level: f64,
+    /// Its value, in the problem's own units.
+    pub value: f64,
+}
+
 /// A learner.
 pub trait Agent {
     /// Called before episode t = 0, 1, ….
@@ -83,6 +97,10 @@ pub trait Agent {
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError>;
     /// The policies that the agent would output now: one per level, or a single one that serves them all.
     fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>>;
+    /// What the critics predict of the return from x on; nothing from an agent that does not predict laws.
+    fn predictions(&self, _x: &Input) -> Vec<Prediction> {
+        Vec::new()
+    }
     /// Whether [`output`](Self::output) draws its actions; evaluation then reports its [`Mode`] and, beside it, the
     /// distribution itself.
     fn is_stochastic(&self) -> bool;
@@ -142,6 +160,21 @@ pub(crate) fn require(
     got: &dyn ToString,
 ) -> Result<(), AgentError> {
     if holds { Ok(()) } else { Err(AgentError::Setting { key, want, got: got.to_string() }) }
+}
+
+/// A setting that a room below has refused.
+pub(crate) fn refused(key: &'static str, error: &dyn ToString) -> AgentError {
+    AgentError::Setting { key, want: "be allowed", got: error.to_string() }
+}
+
+/// The instructions to compute with, by their name or `auto`.
+pub(crate) fn kernels(name: &str) -> Result<Kernels, AgentError> {
+    let found = if name == "auto" { Some(Kernels::detect()) } else { Kernels::named(name) };
+    found.ok_or_else(|| AgentError::Setting {
+        key: "kernels",
+        want: "be auto, or a set of instructions that this machine has",
+        got: name.to_owned(),
+    })
 }
 
 /// Refuses a number that is not positive and finite.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
+use bqrl_lab::outcome;
 use bqrl_lab::run::{Finished, Hooks, RunError, YardstickError, check_agent, run_seed};
 use bqrl_lab::train::{Evaluated, Progress, Standing, Yardstick};
 use bqrl_math::buffer::Buffer;
@@ -167,6 +168,7 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
         Some(error) => return Err(Failure::runtime(error).hint(again)),
         None => {}
     }
+    outcome::describe(&dir, &problem, &yardstick).map_err(Failure::runtime)?;
     let summary = summarise(&config, &dir, &yardstick, &finished, started.elapsed().as_secs_f64());
     let json = serde_json::to_string(&summary).expect("plain numbers and text serialise") + "\n";
     atomic::write(&dir.summary(), json.as_bytes()).map_err(Failure::runtime)?;

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bqrl_agents::deep_bqrl::DeepBqrl;
+use bqrl_agents::qr_dqn::QrDqn;
 use bqrl_agents::{Agent, AgentError, RestoreError};
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Rng, RngState};
@@ -21,12 +22,13 @@ use bqrl_nn::UpdateError;
 use bqrl_runs::checkpoint::CheckpointStore;
 use bqrl_runs::events::EventWriter;
 use bqrl_runs::log::AppendLog;
+use bqrl_runs::monitor;
 use bqrl_runs::run_dir::{EPISODES_HEADER, EVALUATIONS_HEADER, SeedDir};
-use bqrl_runs::{atomic, monitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{AgentConfig, Config, ConfigError};
+use crate::outcome;
 use crate::train::{Episode, Evaluated, Progress, Training, Yardstick};
 
 /// Why a run stopped before its end.
@@ -145,6 +147,7 @@ fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agen
     let levels = config.levels().expect("the configuration has been checked");
     match &config.agent {
         AgentConfig::DeepBqrl(agent) => Ok(Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, seed)?)),
+        AgentConfig::QrDqn(agent) => Ok(Box::new(QrDqn::new(agent.clone(), spec, seed)?)),
     }
 }
 
@@ -206,7 +209,7 @@ pub fn run_seed(
             return Err(RunError::Interrupted { episode: done });
         }
     }
-    atomic::write(&dir.weights(), &training.agent.weights())?;
+    outcome::leave(dir, problem, &mut training)?;
     Ok(Finished { updates: training.agent.updates(), progress: training.progress })
 }
 

@@ -19,6 +19,7 @@ use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::Env;
 use bqrl_mdp::evaluate::Evaluator;
+use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
@@ -194,20 +195,36 @@ impl<'a> Training<'a> {
         }
     }
 
+    /// The levels that are reported.
+    pub fn levels(&self) -> Vec<Buffer> {
+        self.yardstick.levels.iter().map(|&(buffer, _)| buffer).collect()
+    }
+
+    /// What is seen at the start of an episode. Between episodes of training the environment is free.
+    pub fn start(&mut self, rng: &mut Rng) -> Observation {
+        self.env.reset(rng)
+    }
+
+    /// Law and mean of the greedy policies: one per level, or a single one that serves them all.
+    pub fn laws(&mut self, levels: &[Buffer]) -> Vec<(ReturnLaw, f64)> {
+        let Self { env, agent, yardstick, seed, .. } = self;
+        let policies = agent.output(levels);
+        policies.iter().map(|policy| law(&Mode(&**policy), &mut **env, yardstick, *seed)).collect()
+    }
+
     /// Evaluates the output policies; the agent is not changed. Returns the laws of the greedy policies' returns.
     pub fn evaluate(&mut self) -> Vec<ReturnLaw> {
+        let levels = self.levels();
+        let laws = self.laws(&levels);
         let Self { env, agent, yardstick, seed, progress, .. } = self;
-        let levels: Vec<Buffer> = yardstick.levels.iter().map(|&(buffer, _)| buffer).collect();
-        let policies = agent.output(&levels);
         let Progress { episode, regret, greedy, distribution, .. } = progress;
+        greedy.evaluated(&laws, &yardstick.levels, *episode, *regret);
         if let Some(distribution) = distribution {
+            let policies = agent.output(&levels);
             let laws: Vec<_> =
                 policies.iter().map(|policy| law(&**policy, &mut **env, yardstick, *seed)).collect();
             distribution.evaluated(&laws, &yardstick.levels, *episode, *regret);
         }
-        let laws: Vec<_> =
-            policies.iter().map(|policy| law(&Mode(&**policy), &mut **env, yardstick, *seed)).collect();
-        greedy.evaluated(&laws, &yardstick.levels, *episode, *regret);
         laws.into_iter().map(|(law, _)| law).collect()
     }
 }

@@ -107,6 +107,16 @@ impl RunDir {
         self.path.join("summary.json")
     }
 
+    /// `problem.json`: names, horizon, and what is exactly best.
+    pub fn problem(&self) -> PathBuf {
+        self.path.join("problem.json")
+    }
+
+    /// `reference.csv`: the quantiles of exact policies.
+    pub fn reference(&self) -> PathBuf {
+        self.path.join("reference.csv")
+    }
+
     /// `figures/`: SVG and PNG.
     pub fn figures(&self) -> PathBuf {
         self.path.join("figures")
@@ -141,7 +151,7 @@ impl RunDir {
     fn clear(&self) -> io::Result<()> {
         // First of all: without it, what a kill leaves here cannot pass for a run.
         atomic::remove(&self.config())?;
-        for path in [self.summary(), self.figures(), self.report()] {
+        for path in [self.summary(), self.problem(), self.reference(), self.figures(), self.report()] {
             atomic::remove(&path)?;
         }
         for name in self.visible_entries()? {
@@ -184,6 +194,26 @@ impl SeedDir {
     /// `evaluations-distribution.csv`: the same of a stochastic policy itself, where `evaluations.csv` is about its mode.
     pub fn distribution(&self) -> PathBuf {
         self.path.join("evaluations-distribution.csv")
+    }
+
+    /// `policy.csv`: the final policy at c = 0.
+    pub fn policy(&self) -> PathBuf {
+        self.path.join("policy.csv")
+    }
+
+    /// `law.csv`: the law of the final policy's return.
+    pub fn law(&self) -> PathBuf {
+        self.path.join("law.csv")
+    }
+
+    /// `predictions.csv`: what the critics predict at the start.
+    pub fn predictions(&self) -> PathBuf {
+        self.path.join("predictions.csv")
+    }
+
+    /// `achieved.csv`: quantiles over many levels, where the agent serves them all.
+    pub fn achieved(&self) -> PathBuf {
+        self.path.join("achieved.csv")
     }
 
     /// `monitor.csv`, see [`monitor`](crate::monitor).

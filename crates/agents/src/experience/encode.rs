@@ -16,6 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Input;
 
+/// What a reward of 1 is to the critics: the setting, or where it is 0 the largest |reward| that the problem names.
+pub fn reward_scale(setting: f64, spec: &EnvSpec) -> f64 {
+    let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
+    match setting {
+        0.0 if named > 0.0 => named,
+        0.0 => 1.0,
+        scale => scale,
+    }
+}
+
 /// How a discrete state is written.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,6 +1,8 @@
-//! What agents learn from: inputs as numbers ([`encode`]) and transitions remembered ([`replay`]).
+//! What agents learn from: inputs as numbers ([`encode`]), transitions remembered ([`replay`]) and drawn ([`minibatch`]);
+//! and how an agent is saved ([`arrays`], [`saved`]).
 
 pub mod arrays;
 pub mod encode;
 pub mod minibatch;
 pub mod replay;
+pub mod saved;

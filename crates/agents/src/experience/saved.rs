@@ -1,0 +1,45 @@
+//! Reading back what an agent saved, part by part, with the part's name in every complaint.
+
+use bqrl_math::rng::{Rng, RngState};
+use bqrl_nn::Ensemble;
+use serde::Deserialize;
+
+use super::arrays::RestoreError;
+
+/// Where a part is looked up by its name.
+pub type Parts<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
+
+/// A complaint about a part.
+pub fn wrong(name: &str, error: &dyn std::fmt::Display) -> RestoreError {
+    RestoreError(format!("{name}: {error}"))
+}
+
+/// The bytes of a part.
+pub fn part(name: &str, parts: Parts) -> Result<Vec<u8>, RestoreError> {
+    parts(name).ok_or_else(|| wrong(name, &"missing"))
+}
+
+/// A part in JSON.
+pub fn json<T: for<'de> Deserialize<'de>>(name: &str, parts: Parts) -> Result<T, RestoreError> {
+    serde_json::from_slice(&part(name, parts)?).map_err(|error| wrong(name, &error))
+}
+
+/// Networks of the same sizes as `like`, computing with the same kernels.
+pub fn networks(name: &str, like: &Ensemble, parts: Parts) -> Result<Ensemble, RestoreError> {
+    let networks = Ensemble::from_bytes(&part(name, parts)?).map_err(|error| wrong(name, &error))?;
+    if networks.shape() != like.shape() {
+        return Err(wrong(name, &"the networks have other sizes"));
+    }
+    Ok(networks.with_kernels(like.kernels()))
+}
+
+/// Seed, stream and position of a random stream.
+pub fn position(rng: &Rng) -> [u64; 3] {
+    let RngState { seed, stream, word_pos } = rng.state();
+    [seed, stream, word_pos]
+}
+
+/// A random stream that goes on from its [`position`].
+pub fn at([seed, stream, word_pos]: [u64; 3]) -> Rng {
+    Rng::from_state(RngState { seed, stream, word_pos })
+}
