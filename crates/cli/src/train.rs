@@ -4,18 +4,16 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use bqrl_lab::batch::{Ready, run_all};
 use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
-use bqrl_lab::outcome;
-use bqrl_lab::run::{Finished, Hooks, RunError, YardstickError, check_agent, run_seed};
-use bqrl_lab::train::{Evaluated, Progress, Standing, Yardstick};
-use bqrl_math::buffer::Buffer;
+use bqrl_lab::run::{Hooks, RunError, YardstickError, check_agent};
+use bqrl_lab::summary::{Level, Summary};
+use bqrl_lab::train::{Evaluated, Progress, Yardstick};
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir, unique_name};
 use indicatif::{ProgressBar, ProgressStyle};
-use rayon::prelude::*;
-use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -77,45 +75,8 @@ fn algo_help() -> String {
     format!("The algorithm [default: deep-bqrl]{lines}")
 }
 
-/// `--json` and `summary.json`: what users and scripts rely on. One entry per seed in each list.
-#[derive(Serialize)]
-struct Summary {
-    run: String,
-    problem: String,
-    algo: &'static str,
-    episodes: usize,
-    seeds: Vec<u64>,
-    /// False where policies are evaluated by playing, and `best_quantile` is a lower bound.
-    exact: bool,
-    max_mean: f64,
-    /// Of the greedy policy; for a stochastic one, of its mode.
-    taus: Vec<Level>,
-    /// Of a stochastic policy itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    distribution: Option<Vec<Level>>,
-    /// At the first level.
-    final_mean: Vec<f64>,
-    expected_return_regret: Vec<f64>,
-    moving_average_reward: Vec<f64>,
-    env_steps: u64,
-    updates: u64,
-    seconds: f64,
-}
-
-#[derive(Serialize)]
-struct Level {
-    tau: f64,
-    beta: f64,
-    best_quantile: f64,
-    quantile_policy_gap: Vec<f64>,
-    final_quantile: Vec<f64>,
-    final_buffered_quantile: Vec<f64>,
-    final_mean: Vec<f64>,
-}
-
 /// Trains, and returns what to print.
 pub fn run(args: &TrainArgs) -> Result<String, Failure> {
-    let started = Instant::now();
     let (config, existing) = configuration(args)?;
     let problem = problem::load(&config.problem)?;
     let yardstick = Yardstick::new(&config, &problem).map_err(|error| match error {
@@ -126,7 +87,7 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
         YardstickError::Config(error) => Failure::usage(error),
     })?;
     check_agent(&config, &problem).map_err(Failure::usage)?;
-    let (dir, _lock) = directory(args, &config, existing)?;
+    let (dir, lock) = directory(args, &config, existing)?;
 
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -146,33 +107,17 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
         .num_threads(args.threads.map_or(0, usize::from))
         .build()
         .map_err(|error| Failure::runtime(format!("starting threads: {error}")))?;
-    let results: Vec<Result<Finished, RunError>> = pool.install(|| {
-        let seeds = config.run.seeds.par_iter();
-        seeds.map(|&seed| run_seed(&config, &problem, &yardstick, seed, &dir.seed(seed), &hooks)).collect()
-    });
+    let ready = [Ready { config, problem, yardstick, dir, lock }];
+    let result = pool.install(|| run_all(&ready, &hooks)).pop().expect("one run, one result");
     display.bar.finish_and_clear();
 
-    let again = format!("`bqrl train --resume {}` goes on", dir.path().display());
-    let interrupted = |error: &RunError| matches!(error, RunError::Interrupted { .. });
-    // A real failure is worth more words than an interruption.
-    let (mut finished, mut failed) = (Vec::new(), None);
-    for result in results {
-        match result {
-            Ok(done) => finished.push(done),
-            Err(error) if failed.is_none() || !interrupted(&error) => failed = Some(error),
-            Err(_) => {}
-        }
+    let again = format!("`bqrl train --resume {}` goes on", ready[0].dir.path().display());
+    match result {
+        Ok(summary) if args.json => Ok(summary.to_json()),
+        Ok(summary) => Ok(human(&summary)),
+        Err(error @ RunError::Interrupted { .. }) => Err(Failure::interrupted(error).hint(again)),
+        Err(error) => Err(Failure::runtime(error).hint(again)),
     }
-    match failed {
-        Some(error @ RunError::Interrupted { .. }) => return Err(Failure::interrupted(error).hint(again)),
-        Some(error) => return Err(Failure::runtime(error).hint(again)),
-        None => {}
-    }
-    outcome::describe(&dir, &problem, &yardstick).map_err(Failure::runtime)?;
-    let summary = summarise(&config, &dir, &yardstick, &finished, started.elapsed().as_secs_f64());
-    let json = serde_json::to_string(&summary).expect("plain numbers and text serialise") + "\n";
-    atomic::write(&dir.summary(), json.as_bytes()).map_err(Failure::runtime)?;
-    Ok(if args.json { json } else { human(&summary) })
 }
 
 /// Preset, file, flags, overrides; or the configuration of the run to go on with, which none of them may change.
@@ -323,55 +268,6 @@ impl Display {
             self.bar.suspend(|| eprintln!("warning: {message}"));
         }
     }
-}
-
-fn summarise(
-    config: &Config,
-    dir: &RunDir,
-    yardstick: &Yardstick,
-    finished: &[Finished],
-    seconds: f64,
-) -> Summary {
-    let greedy: Vec<&Standing> = finished.iter().map(|done| &done.progress.greedy).collect();
-    // The seeds of a run agree on whether there is one.
-    let distribution: Option<Vec<&Standing>> =
-        finished.iter().map(|done| done.progress.distribution.as_ref()).collect();
-    Summary {
-        run: dir.path().display().to_string(),
-        problem: config.problem.name.clone(),
-        algo: config.algo().name,
-        episodes: config.run.episodes,
-        seeds: config.run.seeds.clone(),
-        exact: yardstick.evaluator.is_some(),
-        max_mean: yardstick.max_mean,
-        taus: levels(yardstick, &greedy),
-        distribution: distribution.map(|standings| levels(yardstick, &standings)),
-        final_mean: greedy.iter().map(|standing| standing.last[0].mean).collect(),
-        expected_return_regret: finished.iter().map(|done| done.progress.regret).collect(),
-        moving_average_reward: finished.iter().map(|done| done.progress.moving_average_reward()).collect(),
-        env_steps: finished.iter().map(|done| done.progress.env_steps).sum(),
-        updates: finished.iter().map(|done| done.updates).sum(),
-        seconds,
-    }
-}
-
-/// The measures of every level, one policy per seed.
-fn levels(yardstick: &Yardstick, standings: &[&Standing]) -> Vec<Level> {
-    let level = |(index, (buffer, best)): (usize, &(Buffer, f64))| {
-        let each = |value: fn(&Evaluated) -> f64| {
-            standings.iter().map(|standing| value(&standing.last[index])).collect()
-        };
-        Level {
-            tau: buffer.tau(),
-            beta: buffer.beta(),
-            best_quantile: *best,
-            quantile_policy_gap: each(|e| e.quantile_policy_gap),
-            final_quantile: each(|e| e.quantile),
-            final_buffered_quantile: each(|e| e.buffered_quantile),
-            final_mean: each(|e| e.mean),
-        }
-    };
-    yardstick.levels.iter().enumerate().map(level).collect()
 }
 
 fn human(summary: &Summary) -> String {

@@ -1,7 +1,9 @@
 //! Experiments: TOML → checked configuration ([`config`]) → training and its measures ([`train`]) → a run directory that
-//! survives anything ([`run`]) and holds what reports need ([`outcome`]).
+//! survives anything ([`run`], many of them: [`batch`]) and holds what reports need ([`outcome`], [`summary`]).
 
+pub mod batch;
 pub mod config;
 pub mod outcome;
 pub mod run;
+pub mod summary;
 pub mod train;
