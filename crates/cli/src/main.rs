@@ -4,6 +4,7 @@
 
 mod bench;
 mod envs;
+mod eval;
 mod failure;
 mod plan;
 mod problem;
@@ -32,6 +33,8 @@ enum Verb {
     Plan(plan::PlanArgs),
     /// Learn a policy and measure it against the exact optimum
     Train(train::TrainArgs),
+    /// What a trained policy is worth, at any risk level
+    Eval(eval::EvalArgs),
     /// How fast the training step is on this machine
     Bench(bench::BenchArgs),
     /// The built-in problems with their parameters
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
+        Verb::Eval(args) => eval::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))

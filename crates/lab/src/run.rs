@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bqrl_agents::deep_bqrl::DeepBqrl;
 use bqrl_agents::qr_dqn::QrDqn;
 use bqrl_agents::{Agent, AgentError, RestoreError};
+use bqrl_math::buffer::Buffer;
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Rng, RngState};
 use bqrl_mdp::env::{Env, EnvSpec};
@@ -53,7 +54,7 @@ pub enum RunError {
         error: UpdateError,
     },
     /// A checkpoint does not fit the configuration.
-    #[error("seed {seed}: the checkpoint does not fit: {error}")]
+    #[error("seed {seed}, its checkpoint: {error}")]
     Restore {
         /// Which run.
         seed: u64,
@@ -90,6 +91,15 @@ const ROUNDED_CELLS: usize = 1 << 26;
 impl Yardstick {
     /// Plans the problem, so that every learning curve is measured against the true optimum.
     pub fn new(config: &Config, problem: &Problem) -> Result<Self, YardstickError> {
+        Self::at(config.levels()?, config.run.evaluation_episodes, problem)
+    }
+
+    /// The same for any levels.
+    pub fn at(
+        levels: Vec<Buffer>,
+        evaluation_episodes: usize,
+        problem: &Problem,
+    ) -> Result<Self, YardstickError> {
         let model = &problem.model;
         for stage in 0..model.kernels().len() {
             for state in (0..model.n_states()).filter(|&state| !model.is_terminal(stage, state)) {
@@ -100,7 +110,6 @@ impl Yardstick {
                 }
             }
         }
-        let levels = config.levels()?;
         let silent = &|_, _, _| {};
         // Too many returns: a plan on a grid that fits in memory gives a value that some policy attains.
         let grid = (ROUNDED_CELLS / model.n_states()).clamp(500, 20_000);
@@ -110,7 +119,7 @@ impl Yardstick {
             evaluator: planner
                 .is_exact()
                 .then(|| Evaluator::new(model).expect("the planner found the returns few enough")),
-            evaluation_episodes: config.run.evaluation_episodes,
+            evaluation_episodes,
             max_mean: planner.max_mean(),
             discount: model.discount(),
             levels: levels
@@ -154,6 +163,28 @@ fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agen
 /// Refuses settings that make no agent for this problem, before anything is written.
 pub fn check_agent(config: &Config, problem: &Problem) -> Result<(), RunError> {
     make_agent(config, TabularEnv::new(problem.clone()).spec(), config.run.seeds[0]).map(drop)
+}
+
+/// One seed of a run as its last checkpoint left it, measured against any yardstick.
+pub fn restore_seed<'a>(
+    config: &Config,
+    problem: &Problem,
+    yardstick: &'a Yardstick,
+    seed: u64,
+    dir: &SeedDir,
+    hooks: &Hooks,
+) -> Result<Training<'a>, RunError> {
+    let env: Box<dyn Env> = Box::new(TabularEnv::new(problem.clone()));
+    let agent = make_agent(config, env.spec(), seed)?;
+    let mut training = Training::new(env, agent, yardstick, seed);
+    let checkpoint = CheckpointStore::open(dir.checkpoints()).latest()?;
+    let refused = |error| RunError::Restore { seed, error };
+    let checkpoint = checkpoint.ok_or_else(|| refused(RestoreError("there is none yet".into())))?;
+    checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
+    let part = |name: &str| checkpoint.parts.get(name).cloned();
+    training.agent.restore(&part).map_err(refused)?;
+    training.progress.episode = Saved::read(part("state.json")).map_err(refused)?.progress.episode;
+    Ok(training)
 }
 
 /// Trains one seed from its last checkpoint, or from the start.

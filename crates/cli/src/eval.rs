@@ -1,0 +1,200 @@
+//! `bqrl eval`: what a trained policy is worth at any risk level.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use bqrl_lab::config::{Config, Layers};
+use bqrl_lab::run::{Hooks, restore_seed};
+use bqrl_lab::train::Yardstick;
+use bqrl_math::buffer::{Buffer, check_tau};
+use bqrl_math::interval::quantile_interval;
+use bqrl_math::law::ReturnLaw;
+use bqrl_runs::run_dir::RunDir;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::problem;
+use crate::text::{number, table};
+
+/// Flags of `bqrl eval`.
+#[derive(clap::Args)]
+pub struct EvalArgs {
+    /// The directory of a run
+    run: PathBuf,
+    /// Risk levels in (0, 1) [default: the run's own]
+    #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "TAU,…")]
+    tau: Vec<f64>,
+    /// Buffer width in (0, tau]: one, or one per level [default: tau, or the run's own]
+    #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "BETA,…")]
+    beta: Vec<f64>,
+    /// The seed whose policy is evaluated [default: all; --json gives the first its place at the top]
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Episodes to play where exact values are out of reach [default: as in the run]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    episodes: Option<u32>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--json`: what users and scripts rely on.
+#[derive(Serialize)]
+struct Report {
+    run: String,
+    seed: u64,
+    exact: bool,
+    /// Episodes played where values are not exact.
+    episodes: Option<usize>,
+    /// Of the seed above.
+    taus: Vec<Level>,
+    /// Of every seed.
+    seeds: Vec<OfSeed>,
+}
+
+#[derive(Clone, Serialize)]
+struct OfSeed {
+    seed: u64,
+    /// Episodes that its policy was trained for.
+    trained: usize,
+    taus: Vec<Level>,
+}
+
+#[derive(Clone, Serialize)]
+struct Level {
+    tau: f64,
+    beta: f64,
+    best_quantile: f64,
+    quantile: f64,
+    buffered_quantile: f64,
+    mean: f64,
+    /// 95 %, where values are not exact.
+    interval: Option<[f64; 2]>,
+}
+
+/// Evaluates, and returns what to print.
+pub fn run(args: &EvalArgs) -> Result<String, Failure> {
+    let dir = RunDir::open(&args.run).map_err(Failure::usage)?;
+    let path = dir.config();
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))?;
+    let origin = path.display().to_string();
+    let config = Layers::written(&text, &origin).and_then(|l| l.finish(&origin)).map_err(Failure::usage)?;
+    let levels = levels(args, &config)?;
+    let seeds = match args.seed {
+        Some(seed) if !config.run.seeds.contains(&seed) => {
+            let message = format!("the run has no seed {seed}, it has {:?}", config.run.seeds);
+            return Err(Failure::usage(message));
+        }
+        Some(seed) => vec![seed],
+        None => config.run.seeds.clone(),
+    };
+    let problem = problem::load(&config.problem)?;
+    let episodes = args.episodes.map_or(config.run.evaluation_episodes, |n| n as usize);
+    let yardstick = Yardstick::at(levels.clone(), episodes, &problem).map_err(Failure::usage)?;
+    let exact = yardstick.evaluator.is_some();
+    let hooks = Hooks {
+        stop: &AtomicBool::new(false),
+        watch: &|_, _| {},
+        warn: &|message| eprintln!("warning: {message}"),
+        clock: &|| 0.0,
+    };
+    let evaluate = |seed: u64| {
+        let restored = restore_seed(&config, &problem, &yardstick, seed, &dir.seed(seed), &hooks);
+        let mut training = restored.map_err(|error| {
+            Failure::usage(format!("{}: {error}", dir.path().display()))
+                .hint("a run writes its first checkpoint after run.checkpoint_every episodes")
+        })?;
+        let laws = training.laws(&levels);
+        let level = |(index, &(buffer, best)): (usize, &(Buffer, f64))| {
+            // One policy per level, or one for all.
+            let (law, mean) = laws.get(index).unwrap_or(&laws[0]);
+            Level {
+                tau: buffer.tau(),
+                beta: buffer.beta(),
+                best_quantile: best,
+                quantile: law.quantile(buffer.tau()),
+                buffered_quantile: law.buffered_quantile(&buffer),
+                mean: *mean,
+                interval: if exact { None } else { interval(law, episodes, buffer.tau()) },
+            }
+        };
+        let taus = yardstick.levels.iter().enumerate().map(level).collect();
+        Ok(OfSeed { seed, trained: training.progress.episode, taus })
+    };
+    let evaluated: Vec<OfSeed> = seeds.into_iter().map(evaluate).collect::<Result<_, Failure>>()?;
+    let report = Report {
+        run: dir.path().display().to_string(),
+        seed: evaluated[0].seed,
+        exact,
+        episodes: (!exact).then_some(episodes),
+        taus: evaluated[0].taus.clone(),
+        seeds: evaluated,
+    };
+    if args.json {
+        return Ok(serde_json::to_string(&report).expect("plain numbers and text serialise") + "\n");
+    }
+    Ok(human(&report, &config))
+}
+
+fn levels(args: &EvalArgs, config: &Config) -> Result<Vec<Buffer>, Failure> {
+    if args.tau.is_empty() && args.beta.is_empty() {
+        return config.levels().map_err(Failure::usage);
+    }
+    let taus = if args.tau.is_empty() { &config.run.tau } else { &args.tau };
+    if args.beta.len() > 1 && args.beta.len() != taus.len() {
+        let (betas, taus) = (args.beta.len(), taus.len());
+        return Err(Failure::usage(format!(
+            "--beta: want one width or one per level, got {betas} for {taus}"
+        )));
+    }
+    let level = |(index, &tau): (usize, &f64)| {
+        let tau = check_tau(tau)?;
+        let beta = args.beta.get(index).or(args.beta.first()).copied().unwrap_or(tau);
+        Buffer::new(tau, beta)
+    };
+    taus.iter().enumerate().map(level).collect::<Result<_, _>>().map_err(Failure::usage)
+}
+
+/// 95 % interval of a quantile from played episodes.
+fn interval(law: &ReturnLaw, episodes: usize, tau: f64) -> Option<[f64; 2]> {
+    let times = |p: f64| (p * episodes as f64).round() as usize;
+    let samples: Vec<f64> = law
+        .values()
+        .iter()
+        .zip(law.probabilities())
+        .flat_map(|(&value, &p)| std::iter::repeat_n(value, times(p)))
+        .collect();
+    quantile_interval(&samples, tau, 0.95).map(|interval| [interval.low, interval.high])
+}
+
+fn human(report: &Report, config: &Config) -> String {
+    let head = ["seed", "τ", "Q_τ", "best Q*_τ", "short of it", "β", "Q_τ^β", "mean"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    if !report.exact {
+        rows[0].push("95 % interval of Q_τ".into());
+    }
+    for OfSeed { seed, taus, .. } in &report.seeds {
+        for level in taus {
+            let short = (level.best_quantile - level.quantile).max(0.0);
+            let mut row = vec![seed.to_string()];
+            row.extend([level.tau, level.quantile, level.best_quantile, short, level.beta].map(number));
+            row.extend([level.buffered_quantile, level.mean].map(number));
+            if let Some([low, high]) = level.interval {
+                row.push(format!("{} … {}", number(low), number(high)));
+            }
+            rows.push(row);
+        }
+    }
+    let how = match report.episodes {
+        None => "exact values".to_owned(),
+        Some(n) => format!("{n} episodes played; the best quantile is a lower bound"),
+    };
+    let trained = report.seeds.iter().map(|seed| seed.trained).min().unwrap_or(0);
+    format!(
+        "{} on {} after {trained} episodes, {how}\n\n{}",
+        config.algo().name,
+        config.problem.name,
+        table(&rows)
+    )
+}
