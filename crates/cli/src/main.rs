@@ -8,8 +8,10 @@ mod eval;
 mod failure;
 mod plan;
 mod problem;
+mod progress;
 mod text;
 mod train;
+mod tune;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ enum Verb {
     Plan(plan::PlanArgs),
     /// Learn a policy and measure it against the exact optimum
     Train(train::TrainArgs),
+    /// Choose an algorithm's dominant setting by successive halving on validation seeds
+    Tune(tune::TuneArgs),
     /// What a trained policy is worth, at any risk level
     Eval(eval::EvalArgs),
     /// How fast the training step is on this machine
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
+        Verb::Tune(args) => tune::run(&args),
         Verb::Eval(args) => eval::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };

@@ -1,23 +1,19 @@
 //! `bqrl train`: learn a policy, measured against the exact optimum; several seeds in parallel; resumable.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bqrl_lab::batch::{Ready, run_all};
 use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
-use bqrl_lab::run::{Hooks, RunError, YardstickError, check_agent};
+use bqrl_lab::run::{RunError, YardstickError, check_agent};
 use bqrl_lab::summary::{Level, Summary};
-use bqrl_lab::train::{Evaluated, Progress, Yardstick};
+use bqrl_lab::train::Yardstick;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir, unique_name};
-use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 use crate::problem::{self, ProblemFlags};
+use crate::progress::{Display, pool, with_hooks};
 use crate::text::{number, table};
 
 /// Flags of `bqrl train`.
@@ -89,27 +85,13 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     check_agent(&config, &problem).map_err(Failure::usage)?;
     let (dir, lock) = directory(args, &config, existing)?;
 
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second signal ends the process at once; the first only asks.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Failure::runtime(format!("listening for signals: {error}")))?;
-    }
-    let display = Display::new(args, &config);
-    let hooks = Hooks {
-        stop: &stop,
-        watch: &|seed, progress| display.watch(seed, progress),
-        warn: &|message| display.note(message),
-        clock: &|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64()),
-    };
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.threads.map_or(0, usize::from))
-        .build()
-        .map_err(|error| Failure::runtime(format!("starting threads: {error}")))?;
+    let display = Display::new(args.quiet, (config.run.episodes * config.run.seeds.len()) as u64);
     let ready = [Ready { config, problem, yardstick, dir, lock }];
-    let result = pool.install(|| run_all(&ready, &hooks)).pop().expect("one run, one result");
-    display.bar.finish_and_clear();
+    let result = with_hooks(&display, |hooks| {
+        let mut results = pool(args.threads)?.install(|| run_all(&ready, hooks));
+        Ok(results.pop().expect("one run, one result"))
+    })?;
+    display.finish();
 
     let again = format!("`bqrl train --resume {}` goes on", ready[0].dir.path().display());
     match result {
@@ -222,52 +204,6 @@ fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Res
     let (dir, lock) = RunDir::create(&path, args.force).map_err(refused)?;
     atomic::write(&dir.config(), config.to_toml().as_bytes()).map_err(Failure::runtime)?;
     Ok((dir, lock))
-}
-
-/// A bar on a terminal, a line at every tenth elsewhere.
-struct Display {
-    bar: ProgressBar,
-    lines: bool,
-    notes: bool,
-    done: AtomicU64,
-    total: u64,
-}
-
-impl Display {
-    fn new(args: &TrainArgs, config: &Config) -> Self {
-        let total = (config.run.episodes * config.run.seeds.len()) as u64;
-        let terminal = io::stderr().is_terminal();
-        let bar = if args.quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new(total) };
-        let template = "{bar:30} {pos}/{len} episodes, {per_sec:0}, {eta} left · {msg}";
-        bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-        Self { bar, lines: !args.quiet && !terminal, notes: !args.quiet, done: AtomicU64::new(0), total }
-    }
-
-    fn watch(&self, seed: u64, progress: &Progress) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        let standing = || {
-            let level = |e: &Evaluated| {
-                format!("Q_{} = {}, gap {}", e.tau, number(e.quantile), number(e.quantile_policy_gap))
-            };
-            format!("seed {seed}: {}", progress.greedy.last.iter().map(level).collect::<Vec<_>>().join("; "))
-        };
-        if self.bar.is_hidden() {
-            if self.lines && done * 10 / self.total > (done - 1) * 10 / self.total {
-                eprintln!("{done}/{} episodes · {}", self.total, standing());
-            }
-        } else {
-            self.bar.set_position(done);
-            if progress.episode.is_multiple_of(10) {
-                self.bar.set_message(standing());
-            }
-        }
-    }
-
-    fn note(&self, message: &str) {
-        if self.notes {
-            self.bar.suspend(|| eprintln!("warning: {message}"));
-        }
-    }
 }
 
 fn human(summary: &Summary) -> String {

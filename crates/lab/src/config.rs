@@ -96,6 +96,8 @@ pub struct Algo {
     pub about: &'static str,
     /// The levels of a run.
     pub levels: Levels,
+    /// The one setting that `bqrl tune` varies, and between which values.
+    pub dominant: (&'static str, f64, f64),
     /// The preset, as it stands in `experiments/`.
     preset: &'static str,
 }
@@ -106,12 +108,14 @@ pub const ALGOS: [Algo; 2] = [
         name: "deep-bqrl",
         about: "the paper's Algorithm 1: an ensemble of quantile critics, for one level",
         levels: Levels::One,
+        dominant: ("agent.kappa", 0.01, 10.0),
         preset: include_str!("../../../experiments/deep-bqrl.toml"),
     },
     Algo {
         name: "qr-dqn",
         about: "quantile regression, risk-neutral: what Deep-BQRL is without its score and ensemble",
         levels: Levels::Any,
+        dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
         preset: include_str!("../../../experiments/qr-dqn.toml"),
     },
 ];
@@ -121,6 +125,11 @@ impl Algo {
     pub fn named(name: &str) -> Result<&'static Self, ConfigError> {
         let found = ALGOS.iter().find(|algo| algo.name == name);
         found.ok_or_else(|| ConfigError::UnknownAlgo { algo: name.to_owned() })
+    }
+
+    /// The text of the preset.
+    pub fn preset(&self) -> &'static str {
+        self.preset
     }
 }
 
@@ -183,6 +192,18 @@ impl Layers {
             Table::from_iter([(key.to_owned(), value.into())]).into(),
         )]);
         merge(&mut self.0, layer);
+    }
+
+    /// The problem on top.
+    pub fn set_problem(&mut self, problem: &ProblemConfig) {
+        let table = Table::try_from(problem).expect("a table of plain values");
+        merge(&mut self.0, Table::from_iter([("problem".to_owned(), table.into())]));
+    }
+
+    /// What `section.key` is.
+    pub fn value(&self, path: &str) -> Option<&Value> {
+        let (section, key) = path.split_once('.')?;
+        self.0.get(section)?.get(key)
     }
 
     /// A parameter of the problem on top.

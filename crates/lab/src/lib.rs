@@ -7,3 +7,4 @@ pub mod outcome;
 pub mod run;
 pub mod summary;
 pub mod train;
+pub mod tune;

@@ -73,6 +73,7 @@ const GOLDEN: [Golden; 2] = [
             "agent.learning_rate=0.01",
             "agent.learning_rate_extra=0.01",
             "agent.learning_rate_decay=10.0",
+            "agent.epsilon_0=0.2",
             "agent.epsilon_decay=10.0",
             "agent.replay_capacity=50",
             "agent.kernels=scalar",
