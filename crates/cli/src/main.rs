@@ -7,6 +7,7 @@ mod envs;
 mod failure;
 mod plan;
 mod problem;
+mod report;
 mod text;
 mod train;
 
@@ -32,6 +33,8 @@ enum Verb {
     Plan(plan::PlanArgs),
     /// Learn a policy and measure it against the exact optimum
     Train(train::TrainArgs),
+    /// Figures and one self-contained HTML page about finished runs
+    Report(report::ReportArgs),
     /// How fast the training step is on this machine
     Bench(bench::BenchArgs),
     /// The built-in problems with their parameters
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
+        Verb::Report(args) => report::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))
@@ -89,8 +93,8 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
             .iter()
             .find_map(|&kind| error.get(kind))
             .map(|value| format!("did you mean {value}?"));
-    let verb =
-        std::env::args().nth(1).filter(|arg| ["plan", "envs", "train", "bench"].contains(&arg.as_str()));
+    let verbs = ["plan", "envs", "train", "report", "bench"];
+    let verb = std::env::args().nth(1).filter(|arg| verbs.contains(&arg.as_str()));
     let help = verb.map_or("bqrl --help".to_owned(), |verb| format!("bqrl {verb} --help"));
     let hint = suggestion.unwrap_or_else(|| format!("`{help}` lists what is allowed"));
     let failure = Failure::usage(message).hint(hint);
