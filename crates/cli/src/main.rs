@@ -9,6 +9,7 @@ mod failure;
 mod plan;
 mod problem;
 mod progress;
+mod report;
 mod text;
 mod train;
 mod tune;
@@ -39,6 +40,8 @@ enum Verb {
     Tune(tune::TuneArgs),
     /// What a trained policy is worth, at any risk level
     Eval(eval::EvalArgs),
+    /// Figures and one self-contained HTML page about finished runs
+    Report(report::ReportArgs),
     /// How fast the training step is on this machine
     Bench(bench::BenchArgs),
     /// The built-in problems with their parameters
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Train(args) => train::run(&args),
         Verb::Tune(args) => tune::run(&args),
         Verb::Eval(args) => eval::run(&args),
+        Verb::Report(args) => report::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))
@@ -98,8 +102,8 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
             .iter()
             .find_map(|&kind| error.get(kind))
             .map(|value| format!("did you mean {value}?"));
-    let verb =
-        std::env::args().nth(1).filter(|arg| ["plan", "envs", "train", "bench"].contains(&arg.as_str()));
+    let verbs = ["plan", "envs", "train", "report", "bench"];
+    let verb = std::env::args().nth(1).filter(|arg| verbs.contains(&arg.as_str()));
     let help = verb.map_or("bqrl --help".to_owned(), |verb| format!("bqrl {verb} --help"));
     let hint = suggestion.unwrap_or_else(|| format!("`{help}` lists what is allowed"));
     let failure = Failure::usage(message).hint(hint);

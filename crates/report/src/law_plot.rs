@@ -56,7 +56,7 @@ pub struct LawPanel {
 /// Room for the labels of τ and τ−β.
 const MARGIN_RIGHT: f64 = 28.0;
 const BAND: f64 = 0.28;
-const CURVE: f64 = 2.2;
+pub(crate) const CURVE: f64 = 2.2;
 const REFERENCE: (f64, &str) = (1.3, "5 3");
 const GUIDE: (f64, &str) = (1.0, "2 3");
 const VALUE_ROW: f64 = 15.0;
@@ -115,7 +115,7 @@ pub fn draw(plot: &LawPlot) -> Figure {
             let level = y.at(tick.value);
             canvas.line((area.left, level), (area.right(), level), Tone::Rule, 0.8, "");
         }
-        draw_level(&mut canvas, area, y, panel);
+        draw_window(&mut canvas, area, y, panel.tau, panel.beta);
         draw_guides(&mut canvas, area, x, panel);
         canvas.curve(&law.steps(x, y), Tone::Planned, CURVE, "");
         // On top, so that its dashes show where the two laws coincide.
@@ -185,11 +185,11 @@ fn legend(plot: &LawPlot) -> Vec<Entry> {
 }
 
 /// The level τ, and the window below it.
-fn draw_level(canvas: &mut Canvas, area: Area, y: Scale, panel: &LawPanel) {
-    let tau = y.at(panel.tau);
+pub(crate) fn draw_window(canvas: &mut Canvas, area: Area, y: Scale, level: f64, beta: Option<f64>) {
+    let tau = y.at(level);
     let beside = Lettering { anchor: Anchor::Start, ..TICK };
-    if let Some(beta) = panel.beta {
-        let low = y.at(panel.tau - beta);
+    if let Some(beta) = beta {
+        let low = y.at(level - beta);
         canvas.rect(Area { top: tau, height: low - tau, ..area }, Fill::Tint(Tone::Window, BAND));
         // A window too thin for two labels keeps the one of τ.
         if low - tau >= 10.0 {
@@ -269,13 +269,13 @@ fn places(area: Area, values: &[(f64, f64)]) -> Vec<(Side, f64)> {
 
 /// A discrete law, ordered.
 #[derive(Debug)]
-struct Law {
+pub(crate) struct Law {
     /// Value and probability, the value not decreasing.
     atoms: Vec<(f64, f64)>,
 }
 
 impl Law {
-    fn new(values: &[f64], probabilities: &[f64]) -> Self {
+    pub fn new(values: &[f64], probabilities: &[f64]) -> Self {
         assert_eq!(values.len(), probabilities.len(), "values and probabilities of a law");
         let mut atoms: Vec<(f64, f64)> = values.iter().copied().zip(probabilities.iter().copied()).collect();
         for (value, probability) in &atoms {
@@ -289,12 +289,12 @@ impl Law {
     }
 
     /// The lowest and highest value after `tail` of the probability is cut off each end.
-    fn span(&self, tail: f64) -> Option<(f64, f64)> {
+    pub fn span(&self, tail: f64) -> Option<(f64, f64)> {
         first_beyond(tail, self.atoms.iter()).zip(first_beyond(tail, self.atoms.iter().rev()))
     }
 
     /// The curve P(R ≤ w) as an SVG path over the whole width of the plot.
-    fn steps(&self, x: Scale, y: Scale) -> String {
+    pub fn steps(&self, x: Scale, y: Scale) -> String {
         let (left, right) = x.range;
         let mut cumulative = 0.0;
         let mut steps: Vec<(f64, f64)> = vec![(left, 0.0)];

@@ -1,12 +1,26 @@
-//! Figures of policies and return laws, as SVG and PNG.
+//! Run directories as figures, tables and one HTML page.
 //!
-//! Plain data goes in and a [`figure::Figure`] comes out; nothing here plans, learns or touches the disk.
-//! The SVG is written by hand, the same bytes on every machine. The PNG is that SVG drawn with a font carried in
-//! this crate, so it does not depend on the fonts that happen to be installed.
+//! ```text
+//! run directories ─► study (method → level → seeds) ─► views ─► figures ─► document (HTML)
+//!                                                 └─► paper (the paper's figures, its numbers beside ours)
+//! ```
+//!
+//! The figures ([`curves`], [`policy_map`], [`quantile_curve`], [`law_plot`], [`prediction_plot`]) are functions of plain
+//! data: they touch no file and know no run. Nothing here plans or learns; what a run left in its directory is all that is
+//! known about it. The SVG is written by hand, the same bytes on every machine. The PNG is that SVG drawn with a font
+//! carried in this crate, so it does not depend on the fonts that happen to be installed.
 
 mod axis;
+pub mod curves;
+pub mod document;
 pub mod figure;
 pub mod law_plot;
 mod page;
+pub mod paper;
 pub mod policy_map;
+pub mod prediction_plot;
+pub mod quantile_curve;
+pub mod statistics;
+pub mod study;
 mod svg;
+pub mod views;

@@ -43,10 +43,12 @@ pub(crate) enum Tone {
     Window,
     Quantile,
     Buffered,
+    Green,
+    Amber,
 }
 
 impl Tone {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Paper,
         Self::Ink,
         Self::Muted,
@@ -57,7 +59,17 @@ impl Tone {
         Self::Window,
         Self::Quantile,
         Self::Buffered,
+        Self::Green,
+        Self::Amber,
     ];
+
+    /// Colour and dashes of the curve with this index. Six hues that colour-blind readers can tell apart, dark enough for
+    /// letters on white; further curves repeat them dashed.
+    pub fn of_series(index: usize) -> (Self, &'static str) {
+        let tones =
+            [Self::Planned, Self::Quantile, Self::Green, Self::Buffered, Self::Amber, Self::Reference];
+        (tones[index % 6], ["", "7 3", "2 3"][index / 6 % 3])
+    }
 
     /// Name, colour on light paper, colour in dark mode.
     const fn entry(self) -> (&'static str, &'static str, &'static str) {
@@ -72,6 +84,8 @@ impl Tone {
             Self::Window => ("window", "#e69f00", "#e69f00"),
             Self::Quantile => ("quantile", "#c04a00", "#ff8a3d"),
             Self::Buffered => ("buffered", "#8f4a77", "#dd9cc2"),
+            Self::Green => ("green", "#007a5a", "#2fc49b"),
+            Self::Amber => ("amber", "#946800", "#f0b93a"),
         }
     }
 }
@@ -288,6 +302,12 @@ impl Canvas {
         self.element(format_args!("<path d=\"{path}\" fill=\"none\" stroke-linejoin=\"round\"{stroke}/>"));
     }
 
+    /// A closed path given in SVG path syntax.
+    pub fn shape(&mut self, path: &str, fill: Fill<'_>) {
+        let fill = fill_attributes(fill);
+        self.element(format_args!("<path d=\"{path}\"{fill}/>"));
+    }
+
     pub fn circle(&mut self, centre: Point, radius: f64, tone: Tone) {
         let [x, y, r] = [centre.0, centre.1, radius].map(number);
         let fill = fill_attributes(Fill::Tone(tone));
@@ -361,7 +381,13 @@ impl Canvas {
         let mut dark = String::new();
         for tone in Tone::ALL {
             let (name, _, colour) = tone.entry();
-            let _ = write!(dark, ".bqrl-fill-{name}{{fill:{colour}}}.bqrl-stroke-{name}{{stroke:{colour}}}");
+            for part in ["fill", "stroke"] {
+                let class = format!("bqrl-{part}-{name}");
+                // The hatch, which is not in the body, is drawn with the blank tone.
+                if tone == Tone::Blank || self.body.contains(&class) {
+                    let _ = write!(dark, ".{class}{{{part}:{colour}}}");
+                }
+            }
         }
         let hatch = stroke_attributes(Tone::Blank, 1.2, "");
         let body = self.body;

@@ -22,6 +22,7 @@ pub mod checkpoint;
 pub mod events;
 pub mod log;
 pub mod monitor;
+pub mod reader;
 pub mod run_dir;
 
 /// Puts what was being done, and to which path, in front of an error; its kind stays.

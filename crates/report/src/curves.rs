@@ -1,0 +1,324 @@
+//! Curves over episodes (the paper's Figures 1, 3 and 4): the mean over seeds with a pointwise interval as a band.
+//!
+//! Every curve is named at its right end, in its colour; names that would meet are moved apart, and a thin line leads
+//! from the curve to its name. All panels of one row that show one measure share its scale.
+//! A band may be cut: few seeds give intervals far wider than the curves themselves.
+
+use std::fmt::Write as _;
+
+use crate::axis::{Scale, four_digits, ticks, ticks_that_fit};
+use crate::figure::Figure;
+use crate::page::{BOTTOM_MARGIN, Margin, Page, columns, left_margin, x_axis, y_axis};
+use crate::statistics::CurvePoint;
+use crate::svg::{Area, Canvas, Fill, LABEL, Lettering, Point, TICK, Tone, number};
+
+/// Learning curves, a panel for each measure and level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CurvePlot {
+    /// The headline.
+    pub title: String,
+    /// The name of the problem, and the number of seeds; below the headline.
+    pub problem: String,
+    /// One plot each, side by side.
+    pub panels: Vec<CurvePanel>,
+    /// What the reader must know to read the plots, below them; may be empty.
+    pub note: String,
+}
+
+/// Curves on common axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CurvePanel {
+    /// The line above the plot; `_τ` and `^β` are set as indices.
+    pub heading: String,
+    /// What is measured, in full; panels with the same measure share a scale.
+    pub measure: String,
+    /// The curves.
+    pub curves: Vec<Curve>,
+}
+
+/// One curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// Its name, written at its end.
+    pub label: String,
+    /// Which colour: the same number is the same colour in every figure.
+    pub colour: usize,
+    /// A second curve of the same method is dashed.
+    pub dashed: bool,
+    /// From left to right.
+    pub points: Vec<CurvePoint>,
+}
+
+const BAND: f64 = 0.16;
+const CURVE: f64 = 1.9;
+const LEADER: f64 = 10.0;
+const ROW: f64 = 13.0;
+const LONGEST_NAME: f64 = 150.0;
+const CUT_NOTE: &str = "bands are cut where they leave the plot";
+
+/// Draws the curves.
+///
+/// Every number is finite; anything else is a mistake of the caller.
+pub fn draw(plot: &CurvePlot) -> Figure {
+    let x_domain = (0.0, last_x(plot));
+    let domains: Vec<(f64, f64)> = plot.panels.iter().map(|panel| measure_domain(plot, panel)).collect();
+    let y_ticks: Vec<_> = domains.iter().map(|&domain| ticks(domain, 5)).collect();
+    let widest = y_ticks.iter().flatten().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
+    let name = |curve: &Curve| LABEL.shorten(&curve.label, LONGEST_NAME);
+    let names = plot.panels.iter().flat_map(|panel| &panel.curves).map(|curve| LABEL.width(&name(curve)));
+    let right = LEADER + 8.0 + names.fold(0.0, f64::max);
+    let cut = plot.panels.iter().zip(&domains).any(|(panel, domain)| leaves(panel, *domain));
+    let note = match (cut, plot.note.is_empty()) {
+        (false, _) => plot.note.clone(),
+        (true, true) => CUT_NOTE.to_owned(),
+        (true, false) => format!("{}; {CUT_NOTE}", plot.note.trim_end_matches('.')),
+    };
+    let page = Page {
+        title: &plot.title,
+        problem: &plot.problem,
+        legend: &[],
+        headings: plot.panels.iter().map(|panel| panel.heading.as_str()).collect(),
+        note: &note,
+        plot: ([460.0, 320.0, 230.0][columns(plot.panels.len()) - 1], 210.0),
+        margin: Margin { left: left_margin(widest), right, top: 0.0, bottom: BOTTOM_MARGIN },
+    };
+    let (mut canvas, areas) = page.open();
+    for (((panel, &domain), ticks), &area) in plot.panels.iter().zip(&domains).zip(&y_ticks).zip(&areas) {
+        let x = Scale { domain: x_domain, range: (area.left, area.right()) };
+        let y = Scale { domain, range: (area.bottom(), area.top) };
+        for tick in ticks {
+            let level = y.at(tick.value);
+            canvas.line((area.left, level), (area.right(), level), Tone::Rule, 0.8, "");
+        }
+        for curve in &panel.curves {
+            let (tone, _) = Tone::of_series(curve.colour);
+            if let Some(band) = band(&curve.points, x, y) {
+                canvas.shape(&band, Fill::Tint(tone, BAND));
+            }
+        }
+        for curve in &panel.curves {
+            let (tone, dashes) = style(curve);
+            let points = curve.points.iter().map(|point| (x.at(point.x), y.at(point.mean)));
+            canvas.curve(&polyline(points), tone, CURVE, dashes);
+        }
+        canvas.frame(area, Tone::Ink);
+        let x_ticks = ticks_that_fit(x_domain, area.width, &TICK);
+        x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), "training episodes");
+        y_axis(&mut canvas, area, ticks, |value| y.at(value), (&panel.measure, widest));
+        draw_names(
+            &mut canvas,
+            area,
+            &ends(panel, x, y),
+            |index| name(&panel.curves[index]),
+            |index| style(&panel.curves[index]).0,
+        );
+    }
+    canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot, &note))
+}
+
+fn style(curve: &Curve) -> (Tone, &'static str) {
+    let (tone, dashes) = Tone::of_series(curve.colour);
+    (tone, if curve.dashed { "5 3" } else { dashes })
+}
+
+fn last_x(plot: &CurvePlot) -> f64 {
+    let points = plot.panels.iter().flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points);
+    let last = points.map(|point| point.x).fold(0.0, f64::max);
+    if last > 0.0 { last } else { 1.0 }
+}
+
+/// The scale of a measure: all its curves, and of the bands as much as is not out of proportion.
+fn measure_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
+    let same = plot.panels.iter().filter(|other| other.measure == panel.measure);
+    let points: Vec<&CurvePoint> =
+        same.flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points).collect();
+    let low = points.iter().map(|point| point.mean).fold(0.0, f64::min);
+    let high = points.iter().map(|point| point.mean).fold(0.0, f64::max);
+    let bands = || points.iter().filter_map(|point| point.band);
+    let room = 0.35 * (high - low);
+    let lowest = bands().map(|band| band.low).fold(low, f64::min).max(low - room);
+    let highest = bands().map(|band| band.high).fold(high, f64::max).min(high + room);
+    // Measures that are never negative start at zero.
+    let bottom = if low < 0.0 { lowest } else { 0.0 };
+    if highest > bottom { (bottom, highest + 0.04 * (highest - bottom)) } else { (0.0, 1.0) }
+}
+
+fn leaves(panel: &CurvePanel, (low, high): (f64, f64)) -> bool {
+    let bands = panel.curves.iter().flat_map(|curve| &curve.points).filter_map(|point| point.band);
+    let slack = 1e-9 * (high - low);
+    let mut cut = bands.filter(|band| band.low < low - slack || band.high > high + slack);
+    cut.next().is_some()
+}
+
+/// A path through `points`.
+pub(crate) fn polyline(points: impl Iterator<Item = Point>) -> String {
+    let mut path = String::new();
+    for (x, y) in points {
+        let _ = write!(path, "{}{} {}", if path.is_empty() { 'M' } else { 'L' }, number(x), number(y));
+    }
+    path
+}
+
+/// The outline of the intervals, held inside the plot; nothing where there are none.
+pub(crate) fn band(points: &[CurvePoint], x: Scale, y: Scale) -> Option<String> {
+    let inside = |value: f64| y.at(value.clamp(y.domain.0, y.domain.1));
+    let bands: Vec<_> =
+        points.iter().filter_map(|point| point.band.map(|band| (x.at(point.x), band))).collect();
+    let upper = bands.iter().map(|(x, band)| (*x, inside(band.high)));
+    let lower = bands.iter().rev().map(|(x, band)| (*x, inside(band.low)));
+    (bands.len() > 1).then(|| polyline(upper.chain(lower)) + "z")
+}
+
+fn ends(panel: &CurvePanel, x: Scale, y: Scale) -> Vec<(usize, Point)> {
+    let end = |(index, curve): (usize, &Curve)| {
+        curve.points.last().map(|point| (index, (x.at(point.x), y.at(point.mean))))
+    };
+    panel.curves.iter().enumerate().filter_map(end).collect()
+}
+
+/// Writes each curve's name right of the plot, as near to its end as the others allow.
+fn draw_names(
+    canvas: &mut Canvas,
+    area: Area,
+    ends: &[(usize, Point)],
+    name: impl Fn(usize) -> String,
+    tone: impl Fn(usize) -> Tone,
+) {
+    let mut order: Vec<usize> = (0..ends.len()).collect();
+    order.sort_by(|&a, &b| ends[a].1.1.total_cmp(&ends[b].1.1));
+    let wanted: Vec<f64> = order.iter().map(|&k| ends[k].1.1).collect();
+    for (&k, at) in order.iter().zip(spread(&wanted, (area.top, area.bottom()))) {
+        let (index, end) = ends[k];
+        let tone = tone(index);
+        let start = area.right() + LEADER;
+        canvas.curve(&polyline([end, (start, at)].into_iter()), tone, 0.8, "");
+        canvas.text((start + 3.0, at + 3.8), &name(index), &Lettering { tone, ..LABEL });
+    }
+}
+
+/// The nearest places to `wanted` (ascending) that are a row apart and, as long as they fit, within the bounds.
+fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
+    let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
+    // Neighbours that meet form a block around their mean; blocks that meet are joined. (first, number, centre)
+    let mut blocks: Vec<(usize, usize, f64)> = Vec::new();
+    for (index, _) in wanted.iter().enumerate() {
+        let mut block = (index, 1, 0.0);
+        loop {
+            let (first, count, _) = block;
+            let mean = wanted[first..first + count].iter().sum::<f64>() / count as f64;
+            let half = ROW * (count - 1) as f64 / 2.0;
+            block.2 = mean.min(bottom - half).max(top + half);
+            match blocks.last() {
+                Some(&(before, n, centre)) if centre + ROW * (n - 1) as f64 / 2.0 + ROW > block.2 - half => {
+                    blocks.pop();
+                    block = (before, n + count, 0.0);
+                }
+                _ => break,
+            }
+        }
+        blocks.push(block);
+    }
+    for (_, count, centre) in blocks {
+        let first = centre - ROW * (count - 1) as f64 / 2.0;
+        places.extend((0..count).map(|k| first + ROW * k as f64));
+    }
+    places
+}
+
+fn describe(plot: &CurvePlot, note: &str) -> String {
+    let mut text = String::from("Curves over training episodes.");
+    for panel in &plot.panels {
+        let _ = write!(text, " {}, {}:", panel.heading, panel.measure);
+        for curve in &panel.curves {
+            if let Some(last) = curve.points.last() {
+                let _ = write!(text, " {} ends at {};", curve.label, four_digits(last.mean));
+            }
+        }
+    }
+    format!("{text} {note}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bqrl_math::Interval;
+
+    fn curve(label: &str, colour: usize, points: &[(f64, f64)]) -> Curve {
+        let point = |&(x, mean): &(f64, f64)| CurvePoint {
+            x,
+            mean,
+            band: Some(Interval { low: mean - 1.0, high: mean + 1.0 }),
+        };
+        Curve { label: label.into(), colour, dashed: false, points: points.iter().map(point).collect() }
+    }
+
+    fn plot(panels: Vec<CurvePanel>) -> CurvePlot {
+        CurvePlot { title: "Learning".into(), problem: "coin".into(), panels, note: String::new() }
+    }
+
+    fn panel(curves: Vec<Curve>) -> CurvePanel {
+        CurvePanel { heading: "τ = 0.1".into(), measure: "cumulative gap".into(), curves }
+    }
+
+    #[test]
+    fn names_are_a_row_apart_and_as_near_as_can_be() {
+        assert_eq!(spread(&[20.0, 60.0], (0.0, 100.0)), [20.0, 60.0]);
+        // Two at 50: half a row to each side.
+        assert_eq!(spread(&[50.0, 50.0], (0.0, 100.0)), [43.5, 56.5]);
+        // At the bottom they pile up from the bound.
+        assert_eq!(spread(&[98.0, 99.0, 100.0], (0.0, 100.0)), [74.0, 87.0, 100.0]);
+        for n in 1..9 {
+            let wanted: Vec<f64> = (0..n).map(|k| f64::from(k * k)).collect();
+            let places = spread(&wanted, (0.0, 200.0));
+            assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= ROW - 1e-9), "{places:?}");
+            assert!(places.iter().all(|place| (0.0..=200.0).contains(place)), "{places:?}");
+        }
+    }
+
+    #[test]
+    fn the_path_is_where_the_numbers_are() {
+        // Episodes 0..100 over 460 units, values 0..20.8 (20 and a little room) over 210 units.
+        let svg = draw(&plot(vec![panel(vec![curve("Deep-BQRL", 0, &[(0.0, 0.0), (100.0, 19.0)])])]));
+        let path = svg.svg().split("stroke-width=\"1.9\"").next().unwrap().rsplit("d=\"M").next().unwrap();
+        let numbers: Vec<f64> =
+            path.split('"').next().unwrap().split(['L', ' ']).map(|n| n.parse().unwrap()).collect();
+        assert_eq!(numbers[2] - numbers[0], 460.0);
+        assert!((numbers[1] - numbers[3] - 210.0 * 19.0 / 20.8).abs() < 0.02, "{numbers:?}");
+    }
+
+    #[test]
+    fn panels_of_one_measure_share_its_scale_and_others_do_not() {
+        let mut other = panel(vec![curve("a", 0, &[(0.0, 0.0), (1.0, 500.0)])]);
+        other.measure = "regret".into();
+        let small = panel(vec![curve("a", 0, &[(0.0, 0.0), (1.0, 5.0)])]);
+        let large = panel(vec![curve("a", 0, &[(0.0, 0.0), (1.0, 50.0)])]);
+        let plot = plot(vec![small.clone(), large.clone(), other.clone()]);
+        assert_eq!(measure_domain(&plot, &small), measure_domain(&plot, &large));
+        assert_ne!(measure_domain(&plot, &small), measure_domain(&plot, &other));
+    }
+
+    #[test]
+    fn a_band_out_of_proportion_is_cut_and_the_figure_says_so() {
+        let mut wide = curve("a", 0, &[(0.0, 0.0), (1.0, 5.0)]);
+        assert!(
+            !draw(&plot(vec![panel(vec![curve("a", 0, &[(0.0, 2.0), (1.0, 5.0)])])]))
+                .svg()
+                .contains(CUT_NOTE)
+        );
+        wide.points[1].band = Some(Interval { low: -500.0, high: 500.0 });
+        let figure = draw(&plot(vec![panel(vec![wide])]));
+        assert!(figure.svg().contains(CUT_NOTE));
+        assert!(figure.svg().contains(">Deep-BQRL<") || figure.svg().contains(">a<"));
+    }
+
+    #[test]
+    fn degenerate_curves_are_drawn() {
+        let empty = Curve { points: vec![], ..curve("none", 1, &[]) };
+        let flat = curve("flat", 2, &[(0.0, 0.0)]);
+        for panels in [vec![], vec![panel(vec![])], vec![panel(vec![empty, flat])]] {
+            let figure = draw(&plot(panels));
+            assert!(!figure.svg().contains("NaN") && !figure.svg().contains("inf"), "{}", figure.svg());
+            assert!(figure.png(1.0).is_ok());
+        }
+    }
+}

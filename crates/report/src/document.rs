@@ -1,0 +1,386 @@
+//! One self-contained HTML page about a study: no script, no network, light and dark, readable in print.
+//!
+//! Every number of a table stands in a `<data value="…">` element with all its digits; the text beside it is rounded.
+
+use std::fmt::Write as _;
+
+use crate::axis::four_digits;
+use crate::figure::Figure;
+use crate::statistics::{Estimate, SEEDS_FOR_IQM};
+use crate::study::{Level, Measure, Method, Study};
+use crate::svg::escape;
+use crate::views;
+
+/// A page and the figures in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The whole page.
+    pub html: String,
+    /// File names, without extension, and figures.
+    pub figures: Vec<(String, Figure)>,
+}
+
+const STYLE: &str = "
+:root{color-scheme:light dark;--paper:#fff;--ink:#1a1a1a;--muted:#5a5a5a;--rule:#dedede;--shade:#f5f5f3}
+@media (prefers-color-scheme:dark){:root{--paper:#16181d;--ink:#e8e8e8;--muted:#a8a8a8;--rule:#363a42;--shade:#1e2128}}
+body{margin:2rem auto;padding:0 1rem;max-width:76rem;background:var(--paper);color:var(--ink);
+font:16px/1.5 'DejaVu Sans',Verdana,Arial,sans-serif}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.5rem;border-bottom:1px solid var(--rule)}
+p,li{max-width:48rem}.muted{color:var(--muted)}
+.wide{overflow-x:auto}table{border-collapse:collapse;margin:.6rem 0 1.4rem;font-size:.85rem;font-variant-numeric:tabular-nums}
+caption{text-align:left;padding:.3rem 0}th,td{padding:.3rem .7rem;text-align:right;border-bottom:1px solid var(--rule);vertical-align:top}
+th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid var(--rule);vertical-align:bottom;max-width:9rem}
+td small{display:block;color:var(--muted)}
+figure{margin:1rem 0}svg{max-width:100%;height:auto}
+pre{background:var(--shade);padding:.7rem 1rem;overflow-x:auto;font-size:.85rem;max-width:70rem}
+@media print{body{margin:0;max-width:none;font-size:11px}figure,table,pre{break-inside:avoid}pre{white-space:pre-wrap}}
+";
+
+/// Writes the page. `version` is that of the program, for the last line.
+pub fn document(study: &Study<'_>, version: &str) -> Document {
+    let mut page = Writer { html: String::new(), figures: Vec::new() };
+    let names: Vec<&str> = study.methods.iter().map(|method| method.name.as_str()).collect();
+    let title = format!("{} on {}", names.join(", "), study.problem_name());
+    let _ = write!(
+        page.html,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+        escape(&title)
+    );
+    lead(&mut page, study);
+    results(&mut page, study);
+    learning(&mut page, study);
+    achieved(&mut page, study);
+    policies(&mut page, study);
+    laws(&mut page, study);
+    seeds(&mut page, study);
+    settings(&mut page, study);
+    reading(&mut page);
+    let _ =
+        write!(page.html, "<p class=\"muted\">Written by bqrl {}.</p>\n</body>\n</html>\n", escape(version));
+    Document { html: page.html, figures: page.figures }
+}
+
+struct Writer {
+    html: String,
+    figures: Vec<(String, Figure)>,
+}
+
+impl Writer {
+    fn heading(&mut self, text: &str) {
+        let _ = writeln!(self.html, "<h2>{}</h2>", escape(text));
+    }
+
+    fn paragraph(&mut self, text: &str) {
+        let _ = writeln!(self.html, "<p>{}</p>", rich(text));
+    }
+
+    /// A part that is left out, and why.
+    fn absent(&mut self, text: &str) {
+        let _ = writeln!(self.html, "<p class=\"muted\">{}</p>", rich(text));
+    }
+
+    fn figure(&mut self, name: String, figure: Figure) {
+        // HTML needs no namespace; ids must differ between figures on one page.
+        let hatch = format!("bqrl-hatch-{}", self.figures.len() + 1);
+        let svg = figure
+            .svg()
+            .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
+            .replace("bqrl-hatch", &hatch);
+        let _ = writeln!(self.html, "<figure>\n{svg}</figure>");
+        self.figures.push((name, figure));
+    }
+
+    fn table(&mut self, caption: &str, head: &[String], rows: &[Vec<String>]) {
+        let _ = writeln!(self.html, "<div class=\"wide\"><table>\n<caption>{caption}</caption>\n<thead><tr>");
+        for cell in head {
+            let _ = writeln!(self.html, "<th scope=\"col\">{cell}</th>");
+        }
+        self.html += "</tr></thead>\n<tbody>\n";
+        for row in rows {
+            let _ = writeln!(self.html, "<tr><td>{}</td></tr>", row.join("</td><td>"));
+        }
+        self.html += "</tbody></table></div>\n";
+    }
+}
+
+/// Text for HTML, with the paper's indices.
+fn rich(text: &str) -> String {
+    escape(text).replace("_τ", "<sub>τ</sub>").replace("^β", "<sup>β</sup>")
+}
+
+fn data(value: f64) -> String {
+    format!("<data value=\"{value}\">{}</data>", four_digits(value))
+}
+
+/// A mean, and below it the interval.
+fn cell(mean: f64, interval: Option<bqrl_math::Interval>) -> String {
+    let below = interval.map_or(String::new(), |interval| {
+        format!("<small>[{}, {}]</small>", data(interval.low), data(interval.high))
+    });
+    data(mean) + &below
+}
+
+fn is_exact(study: &Study<'_>) -> bool {
+    study.runs.iter().all(|run| run.summary.exact)
+}
+
+/// The result in a sentence per level.
+fn lead(page: &mut Writer, study: &Study<'_>) {
+    page.html += "<ul>\n";
+    for tau in study.taus() {
+        let levels: Vec<(&Method<'_>, &Level<'_>)> =
+            study.methods.iter().filter_map(|method| Some((method, method.level(tau)?))).collect();
+        let Some((_, first)) = levels.first() else { continue };
+        let reached = levels.iter().map(|(method, level)| {
+            let estimate = level.estimate(Measure::FinalQuantile);
+            let seeds = if estimate.n == 1 { "one seed".to_owned() } else { format!("{} seeds", estimate.n) };
+            format!("{} ends at {} ({seeds})", escape(&method.name), data(estimate.mean))
+        });
+        let _ = writeln!(
+            page.html,
+            "<li>τ = {}: the {} quantile is {}; {}.</li>",
+            data(tau),
+            if is_exact(study) { "best possible" } else { "best known" },
+            data(first.facts.best_quantile),
+            reached.collect::<Vec<_>>().join(", ")
+        );
+    }
+    page.html += "</ul>\n";
+    if !is_exact(study) {
+        page.paragraph(
+            "There are too many possible returns for exact values: policies were evaluated by playing, and the best \
+             quantiles are lower bounds.",
+        );
+    }
+}
+
+fn results(page: &mut Writer, study: &Study<'_>) {
+    page.heading("Results");
+    let largest = study.runs[0].summary.max_mean;
+    let mut head = vec!["method".to_owned(), "seeds".to_owned()];
+    head.extend(Measure::ALL.map(|measure| rich(measure.title())));
+    for tau in study.taus() {
+        let mut means = Vec::new();
+        let mut robust = Vec::new();
+        let mut facts = None;
+        for method in &study.methods {
+            let Some(level) = method.level(tau) else { continue };
+            facts = facts.or(Some(level.facts));
+            let mut add = |name: String, estimates: Vec<Estimate>| {
+                let row =
+                    |cells: Vec<String>| [vec![escape(&name), data(estimates[0].n as f64)], cells].concat();
+                means.push(row(estimates.iter().map(|e| cell(e.mean, e.interval)).collect()));
+                let iqm = |e: &Estimate| e.iqm.map(|(iqm, interval)| cell(iqm, Some(interval)));
+                if let Some(cells) = estimates.iter().map(iqm).collect() {
+                    robust.push(row(cells));
+                }
+            };
+            let drawn: Option<Vec<Estimate>> = Measure::ALL
+                .iter()
+                .map(|&measure| level.distribution_samples(measure).map(|samples| Estimate::of(&samples)))
+                .collect();
+            let mode = Measure::ALL.map(|measure| level.estimate(measure)).to_vec();
+            match drawn {
+                None => add(method.name.clone(), mode),
+                Some(drawn) => {
+                    add(format!("{}, most probable actions", method.name), mode);
+                    add(format!("{}, actions drawn", method.name), drawn);
+                }
+            }
+        }
+        let Some(facts) = facts else { continue };
+        let best = if is_exact(study) { "best possible" } else { "best known (a lower bound)" };
+        let caption = format!(
+            "τ = {}: {best} Q<sub>τ</sub> is {}, the largest mean return {}. Mean over seeds, below it the 95 % \
+             Student-t interval.",
+            data(tau),
+            data(facts.best_quantile),
+            data(largest)
+        );
+        page.table(&caption, &head, &means);
+        if !robust.is_empty() {
+            let caption = format!(
+                "τ = {}: interquartile mean over seeds (from {SEEDS_FOR_IQM} on), below it the 95 % bootstrap interval.",
+                data(tau)
+            );
+            page.table(&caption, &head, &robust);
+        }
+    }
+}
+
+fn learning(page: &mut Writer, study: &Study<'_>) {
+    page.heading("Learning");
+    let cumulative = [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret];
+    let taus = study.taus();
+    // Up to three levels stand side by side, with the regrets below the gaps.
+    if taus.len() <= 3 {
+        let figure = views::learning_curves(study, "Learning against the optimum", &cumulative, &taus);
+        page.figure("learning".to_owned(), figure);
+    } else {
+        for (name, measure, title) in [
+            ("quantile-policy-gap", cumulative[0], "Quantile policy gap"),
+            ("expected-return-regret", cumulative[1], "Expected-return regret"),
+        ] {
+            page.figure(name.to_owned(), views::learning_curves(study, title, &[measure], &taus));
+        }
+    }
+    let title = "Reward during training";
+    let figure = views::learning_curves(study, title, &[Measure::MovingAverageReward], &taus);
+    page.figure("reward".to_owned(), figure);
+}
+
+fn achieved(page: &mut Writer, study: &Study<'_>) {
+    page.heading("Every level");
+    match views::quantile_curve(study) {
+        Some(figure) => page.figure("quantile-curve".to_owned(), figure),
+        None => page.absent(
+            "Left out: no run has a reference.csv (exact quantiles at every level) or an achieved.csv (of agents that \
+             serve every level).",
+        ),
+    }
+}
+
+fn policies(page: &mut Writer, study: &Study<'_>) {
+    page.heading("Policies");
+    for method in &study.methods {
+        match views::policies(study, method) {
+            Some(figure) => page.figure(format!("policy-{}", slug(&method.name)), figure),
+            None if study.problem().is_none() => {
+                page.absent(&format!("{}: left out, no run has a problem.json.", method.name));
+            }
+            None => page.absent(&format!(
+                "{}: left out, its runs have no policy.csv (older runs, and problems too large for it).",
+                method.name
+            )),
+        }
+    }
+}
+
+fn laws(page: &mut Writer, study: &Study<'_>) {
+    page.heading("Laws and predictions");
+    for method in &study.methods {
+        match views::laws(study, method) {
+            Some(figure) => page.figure(format!("law-{}", slug(&method.name)), figure),
+            None => page.absent(&format!("{}: left out, its runs have no law.csv.", method.name)),
+        }
+        if method.agents().iter().all(|agent| agent.record.predictions.is_none()) {
+            page.absent(&format!(
+                "{}: without predictions, its runs have no predictions.csv (agents that do not predict laws write none).",
+                method.name
+            ));
+        }
+    }
+}
+
+fn seeds(page: &mut Writer, study: &Study<'_>) {
+    page.heading("Seed by seed");
+    let mut head: Vec<String> = ["method", "τ", "β", "seed"].map(str::to_owned).to_vec();
+    head.extend(Measure::ALL.map(|measure| rich(measure.title())));
+    let mut rows = Vec::new();
+    for method in &study.methods {
+        for level in &method.levels {
+            for trained in &level.seeds {
+                let mut row = vec![escape(&method.name), data(level.facts.tau), data(level.facts.beta)];
+                row.push(format!("<data value=\"{0}\">{0}</data>", trained.record.seed));
+                row.extend(Measure::ALL.iter().map(|measure| data(measure.of(trained))));
+                rows.push(row);
+            }
+        }
+    }
+    page.table("The numbers that the tables above summarise.", &head, &rows);
+}
+
+fn settings(page: &mut Writer, study: &Study<'_>) {
+    page.heading("What was run");
+    for run in study.runs {
+        let path = run.path.display().to_string();
+        let summary = &run.summary;
+        let seeds: Vec<String> = summary.seeds.iter().map(u64::to_string).collect();
+        page.paragraph(&format!(
+            "{path}: {} episodes a seed, seeds {}, {} steps and {} updates in all. To run it again:",
+            summary.episodes,
+            seeds.join(", "),
+            summary.env_steps,
+            summary.updates
+        ));
+        let config = run.path.join("config.toml").display().to_string();
+        let command = format!(
+            "bqrl train {} --algo {} --config {} --out NEW_DIRECTORY",
+            quoted(&summary.problem),
+            quoted(&summary.algo),
+            quoted(&config)
+        );
+        let _ = writeln!(page.html, "<pre>{}</pre>", escape(&command));
+        let lines: Vec<String> = run.config.lines().map(escape).collect();
+        let _ = writeln!(page.html, "<pre>{}</pre>", lines.join("\n"));
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn reading(page: &mut Writer) {
+    page.heading("How to read this page");
+    for text in [
+        "Q_τ is the τ-quantile of the return: the lowest value w with P(R ≤ w) ≥ τ. Q_τ^β is the mean of the quantiles \
+         between τ−β and τ, the lower-buffered quantile.",
+        "The quantile policy gap adds up, over training episodes, by how much the quantile of the latest evaluated policy \
+         fell short of the best possible one. The expected-return regret adds up the largest mean return less what each \
+         training episode collected, exploration included. Lower is better for both.",
+        "A band or an interval is about the mean over seeds at one point. With three seeds it is wide and shows \
+         variability; it is no test.",
+    ] {
+        page.paragraph(text);
+    }
+}
+
+/// A name as part of a file name.
+pub fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for letter in name.chars() {
+        if letter.is_alphanumeric() {
+            slug.extend(letter.to_lowercase());
+        } else if !slug.ends_with('-') && !slug.is_empty() {
+            slug.push('-');
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_file_names() {
+        assert_eq!(slug("Deep-BQRL (runs/a b)"), "deep-bqrl-runs-a-b");
+        assert_eq!(slug("../../etc"), "etc");
+    }
+
+    #[test]
+    fn words_for_a_shell_are_quoted_where_they_must_be() {
+        assert_eq!(quoted("asset-selling"), "asset-selling");
+        assert_eq!(quoted("my file.csv"), "'my file.csv'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+
+    #[test]
+    fn a_number_keeps_all_its_digits_beside_the_rounded_ones() {
+        assert_eq!(data(215.00000000000324), "<data value=\"215.00000000000324\">215</data>");
+        assert_eq!(data(-0.5), "<data value=\"-0.5\">−0.5</data>");
+    }
+
+    #[test]
+    fn indices_are_set_and_markup_in_names_is_not() {
+        assert_eq!(rich("Q_τ^β <b>"), "Q<sub>τ</sub><sup>β</sup> &lt;b&gt;");
+    }
+}

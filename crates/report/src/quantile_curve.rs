@@ -1,0 +1,246 @@
+//! The quantile that is achieved at every level, between what is best and what a risk-neutral policy gets.
+//!
+//! ```text
+//! x: level τ     y: Q_τ of the return of the policy for level τ
+//! ```
+//!
+//! An agent that serves every level is a curve with a band; one trained for single levels is a mark with a bar at each.
+//! All curves meet where τ → 1, so they are named in a legend and not at their ends.
+
+use std::fmt::Write as _;
+
+use crate::axis::{Scale, four_digits, padded, ticks};
+use crate::curves::{band, polyline};
+use crate::figure::Figure;
+use crate::page::{BOTTOM_MARGIN, Entry, Margin, Page, left_margin, x_axis, y_axis};
+use crate::statistics::CurvePoint;
+use crate::svg::{Fill, TICK, Tone};
+
+/// Achieved quantiles of several methods, beside exact ones.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuantileCurve {
+    /// The headline.
+    pub title: String,
+    /// The name of the problem, and the number of seeds; below the headline.
+    pub problem: String,
+    /// Exact curves.
+    pub exact: Vec<ExactCurve>,
+    /// Learned ones.
+    pub learned: Vec<Learned>,
+    /// What the reader must know, below the plot; may be empty.
+    pub note: String,
+}
+
+/// Q_τ of an exact policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExactCurve {
+    /// Its name.
+    pub label: String,
+    /// How it is drawn.
+    pub role: Role,
+    /// (τ, Q_τ), by τ.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What an exact curve stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// No policy does better.
+    Best,
+    /// The largest mean.
+    RiskNeutral,
+    /// What the paper's rule attains without any error of learning.
+    Rule,
+}
+
+/// Q_τ as it was learned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// Name of the method.
+    pub label: String,
+    /// Which colour: the same number is the same colour in every figure.
+    pub colour: usize,
+    /// (τ, mean over seeds, interval), by τ.
+    pub points: Vec<CurvePoint>,
+    /// (τ, Q_τ) of each seed, drawn thin behind the mean.
+    pub seeds: Vec<Vec<(f64, f64)>>,
+    /// A curve over all levels, or marks at some.
+    pub connected: bool,
+}
+
+const BAND: f64 = 0.16;
+const MEAN: f64 = 2.0;
+const MARK: f64 = 4.0;
+const CAP: f64 = 3.5;
+
+impl Role {
+    fn style(self) -> (Tone, f64, &'static str) {
+        match self {
+            Self::Best => (Tone::Ink, 1.6, ""),
+            Self::RiskNeutral => (Tone::Reference, 1.4, "6 3"),
+            Self::Rule => (Tone::Muted, 1.4, "1.5 3"),
+        }
+    }
+}
+
+/// Draws the curves.
+///
+/// Every number is finite; anything else is a mistake of the caller.
+pub fn draw(plot: &QuantileCurve) -> Figure {
+    let domain = range(plot);
+    let y_ticks = ticks(domain, 6);
+    let x_ticks = ticks((0.0, 1.0), 10);
+    let widest = y_ticks.iter().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
+    let page = Page {
+        title: &plot.title,
+        problem: &plot.problem,
+        legend: &legend(plot),
+        headings: vec![""],
+        note: &plot.note,
+        plot: (560.0, 300.0),
+        margin: Margin { left: left_margin(widest), right: 14.0, top: 0.0, bottom: BOTTOM_MARGIN },
+    };
+    let (mut canvas, areas) = page.open();
+    let area = areas[0];
+    let x = Scale { domain: (0.0, 1.0), range: (area.left, area.right()) };
+    let y = Scale { domain, range: (area.bottom(), area.top) };
+    for tick in &y_ticks {
+        let level = y.at(tick.value);
+        canvas.line((area.left, level), (area.right(), level), Tone::Rule, 0.8, "");
+    }
+    let at = |&(tau, value): &(f64, f64)| (x.at(tau), y.at(value));
+    for learned in plot.learned.iter().filter(|learned| learned.connected) {
+        if let Some(band) = band(&learned.points, x, y) {
+            canvas.shape(&band, Fill::Tint(Tone::of_series(learned.colour).0, BAND));
+        }
+    }
+    for exact in &plot.exact {
+        let (tone, width, dashes) = exact.role.style();
+        canvas.curve(&polyline(exact.points.iter().map(at)), tone, width, dashes);
+    }
+    for learned in &plot.learned {
+        let (tone, dashes) = Tone::of_series(learned.colour);
+        if learned.connected {
+            for seed in &learned.seeds {
+                canvas.curve(&polyline(seed.iter().map(at)), tone, 0.5, "");
+            }
+            let mean = learned.points.iter().map(|point| (x.at(point.x), y.at(point.mean)));
+            canvas.curve(&polyline(mean), tone, MEAN, dashes);
+        } else {
+            for point in &learned.points {
+                let centre = x.at(point.x);
+                if let Some(band) = point.band {
+                    let [low, high] = [band.low, band.high].map(|end| y.at(end.clamp(domain.0, domain.1)));
+                    canvas.line((centre, low), (centre, high), tone, 1.4, "");
+                    for end in [low, high] {
+                        canvas.line((centre - CAP, end), (centre + CAP, end), tone, 1.4, "");
+                    }
+                }
+                canvas.circle((centre, y.at(point.mean)), MARK, tone);
+            }
+        }
+    }
+    canvas.frame(area, Tone::Ink);
+    x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), "level τ");
+    y_axis(&mut canvas, area, &y_ticks, |value| y.at(value), ("τ-quantile of the total return Q_τ", widest));
+    canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot))
+}
+
+/// All values; an interval far wider than they are is cut.
+fn range(plot: &QuantileCurve) -> (f64, f64) {
+    let exact = plot.exact.iter().flat_map(|exact| exact.points.iter().map(|point| point.1));
+    let learned = plot.learned.iter().flat_map(|learned| learned.points.iter().map(|point| point.mean));
+    let seeds = plot.learned.iter().flat_map(|learned| learned.seeds.iter().flatten().map(|point| point.1));
+    let values: Vec<f64> = exact.chain(learned).chain(seeds).collect();
+    let low = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    let high = values.iter().copied().reduce(f64::max).unwrap_or(1.0);
+    padded(low, high)
+}
+
+fn legend(plot: &QuantileCurve) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for exact in &plot.exact {
+        let (tone, width, dashes) = exact.role.style();
+        entries.push(Entry::Line { tone, width, dashes, label: exact.label.clone() });
+    }
+    for learned in &plot.learned {
+        let (tone, dashes) = Tone::of_series(learned.colour);
+        let label = learned.label.clone();
+        entries.push(if learned.connected {
+            Entry::Line { tone, width: MEAN, dashes, label }
+        } else {
+            Entry::Circle { tone, label }
+        });
+    }
+    entries
+}
+
+fn describe(plot: &QuantileCurve) -> String {
+    let mut text = String::from("Achieved quantile of the return against its level.");
+    for learned in &plot.learned {
+        let _ = write!(text, " {}:", learned.label);
+        // A screen reader is not read a hundred numbers.
+        let step = learned.points.len().div_ceil(5).max(1);
+        for point in learned.points.iter().step_by(step) {
+            let _ = write!(text, " {} at τ = {};", four_digits(point.mean), four_digits(point.x));
+        }
+    }
+    format!("{text} {}", plot.note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bqrl_math::Interval;
+
+    fn learned(connected: bool) -> Learned {
+        let point = |x: f64| CurvePoint { x, mean: x, band: Some(Interval { low: x - 9.0, high: x + 0.1 }) };
+        Learned {
+            label: "Deep-BQRL".into(),
+            colour: 0,
+            points: vec![point(0.1), point(0.9)],
+            seeds: vec![vec![(0.1, 0.0), (0.9, 1.0)]],
+            connected,
+        }
+    }
+
+    fn plot(learned: Vec<Learned>) -> QuantileCurve {
+        QuantileCurve {
+            title: "Achieved quantiles".into(),
+            problem: "coin".into(),
+            exact: vec![ExactCurve {
+                label: "best possible".into(),
+                role: Role::Best,
+                points: vec![(0.01, 0.0), (0.99, 1.0)],
+            }],
+            learned,
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_range_holds_every_value_but_not_every_interval() {
+        let (low, high) = range(&plot(vec![learned(true)]));
+        assert!(low < 0.0 && low > -1.0 && high > 1.0 && high < 2.0);
+    }
+
+    #[test]
+    fn curves_and_marks_are_told_apart() {
+        let marks = draw(&plot(vec![learned(false)]));
+        let curve = draw(&plot(vec![learned(true)]));
+        // One in the legend, two in the plot.
+        assert_eq!(marks.svg().matches("<circle").count(), 3);
+        assert_eq!(curve.svg().matches("<circle").count(), 0);
+        assert_eq!(curve.svg().matches("fill-opacity").count(), 1);
+        for figure in [marks, curve] {
+            assert!(!figure.svg().contains("NaN"));
+        }
+    }
+
+    #[test]
+    fn an_empty_plot_is_drawn() {
+        let mut empty = plot(vec![]);
+        empty.exact.clear();
+        assert!(draw(&empty).png(1.0).is_ok());
+    }
+}

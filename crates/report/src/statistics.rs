@@ -1,0 +1,144 @@
+//! What a handful of seeds say: means with intervals, for tables and for curves.
+//!
+//! ```text
+//! mean        x̄ with the 95 % Student-t interval (two seeds or more)
+//! IQM         with the 95 % percentile bootstrap over 10 000 resamples (five seeds or more)
+//! curve       the same Student-t interval point by point: a band, not a statement about whole curves
+//! ```
+//!
+//! The bootstrap draws from a fixed seed, so the same run gives the same page.
+
+use bqrl_math::interval::{iqm, stratified_bootstrap, student_t};
+use bqrl_math::{Interval, Purpose, stream};
+
+/// Of every interval here.
+pub const CONFIDENCE: f64 = 0.95;
+/// With fewer seeds an interquartile mean drops a sample or none, and its bootstrap says little.
+pub const SEEDS_FOR_IQM: usize = 5;
+const REPETITIONS: usize = 10_000;
+
+/// One number per seed, summarised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimate {
+    /// The number of seeds.
+    pub n: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Student-t interval of the mean, from two seeds on.
+    pub interval: Option<Interval>,
+    /// Interquartile mean and its bootstrap interval, from [`SEEDS_FOR_IQM`] seeds on.
+    pub iqm: Option<(f64, Interval)>,
+}
+
+impl Estimate {
+    /// Summarises at least one number.
+    pub fn of(samples: &[f64]) -> Self {
+        assert!(!samples.is_empty(), "an estimate needs at least one seed, got 0");
+        let n = samples.len();
+        let robust = (n >= SEEDS_FOR_IQM).then(|| {
+            let statistic = |scores: &[Vec<f64>]| iqm(&scores[0]);
+            let rng = &mut stream(0, Purpose::Bootstrap);
+            let interval =
+                stratified_bootstrap(&[samples.to_vec()], &statistic, REPETITIONS, CONFIDENCE, rng);
+            (iqm(samples), interval)
+        });
+        Self {
+            n,
+            mean: samples.iter().sum::<f64>() / n as f64,
+            interval: student_t(samples, CONFIDENCE).map(|found| found.interval),
+            iqm: robust,
+        }
+    }
+}
+
+/// A point of a curve over seeds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CurvePoint {
+    /// Where.
+    pub x: f64,
+    /// Mean over seeds.
+    pub mean: f64,
+    /// Student-t interval, from two seeds on.
+    pub band: Option<Interval>,
+}
+
+/// The mean of `seeds` at each of `x`, with its interval.
+pub fn curve(x: &[f64], seeds: &[Vec<f64>]) -> Vec<CurvePoint> {
+    for seed in seeds {
+        assert_eq!(seed.len(), x.len(), "values of a seed, want one per x");
+    }
+    let point = |(index, &x): (usize, &f64)| {
+        let samples: Vec<f64> = seeds.iter().map(|seed| seed[index]).collect();
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        CurvePoint { x, mean, band: student_t(&samples, CONFIDENCE).map(|found| found.interval) }
+    };
+    x.iter().enumerate().map(point).collect()
+}
+
+/// At most `most` of the indices below `n`, evenly spaced, with the first and the last.
+pub fn thinned(n: usize, most: usize) -> Vec<usize> {
+    if n <= most {
+        return (0..n).collect();
+    }
+    let last = most.max(2) - 1;
+    (0..=last).map(|k| k * (n - 1) / last).collect()
+}
+
+/// The mean of the last `window` of `values[..=k]`, at each of the indices `at`; fewer where there are not so many.
+pub fn moving_average(values: &[f64], window: usize, at: &[usize]) -> Vec<f64> {
+    // Summed anew at each place: a running sum would carry the rounding of all values before.
+    let mean = |&k: &usize| {
+        let recent = &values[(k + 1).saturating_sub(window)..=k];
+        recent.iter().sum::<f64>() / recent.len() as f64
+    };
+    at.iter().map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_has_the_intervals_that_its_seeds_allow() {
+        let one = Estimate::of(&[2.0]);
+        assert_eq!((one.n, one.mean, one.interval, &one.iqm), (1, 2.0, None, &None));
+        let three = Estimate::of(&[1.0, 2.0, 3.0]);
+        // 2 ± t_{.975, 2}/√3.
+        assert!((three.interval.unwrap().high - 4.4841377).abs() < 1e-6);
+        assert_eq!(three.iqm, None);
+        let (middle, interval) = Estimate::of(&[100.0, 1.0, 2.0, 3.0, -50.0]).iqm.unwrap();
+        assert_eq!(middle, 2.0);
+        assert!(interval.low < 2.0 && interval.high > 2.0);
+    }
+
+    #[test]
+    fn the_same_seeds_give_the_same_estimate() {
+        let seeds = [3.0, 1.0, 4.0, 1.0, 5.0];
+        assert_eq!(Estimate::of(&seeds), Estimate::of(&seeds));
+    }
+
+    #[test]
+    fn a_curve_is_the_estimate_at_every_point() {
+        let points = curve(&[0.0, 10.0], &[vec![1.0, 2.0], vec![3.0, 4.0]]);
+        assert_eq!((points[1].x, points[1].mean), (10.0, 3.0));
+        assert_eq!(points[0].band, Estimate::of(&[1.0, 3.0]).interval);
+        assert_eq!(curve(&[0.0], &[vec![1.0]])[0].band, None);
+    }
+
+    #[test]
+    fn thinning_keeps_both_ends_and_the_order() {
+        assert_eq!(thinned(3, 5), [0, 1, 2]);
+        assert_eq!(thinned(11, 3), [0, 5, 10]);
+        for n in [401, 1000, 100_000] {
+            let kept = thinned(n, 400);
+            assert_eq!((kept.len(), kept[0], kept[399]), (400, 0, n - 1));
+            assert!(kept.is_sorted_by(|a, b| a < b));
+        }
+        assert!(thinned(0, 5).is_empty());
+    }
+
+    #[test]
+    fn a_moving_average_starts_with_what_there_is() {
+        assert_eq!(moving_average(&[1.0, 2.0, 6.0, 4.0], 2, &[0, 1, 3]), [1.0, 1.5, 5.0]);
+    }
+}
