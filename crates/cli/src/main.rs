@@ -10,6 +10,7 @@ mod plan;
 mod problem;
 mod progress;
 mod report;
+mod reproduce;
 mod text;
 mod train;
 mod tune;
@@ -38,6 +39,8 @@ enum Verb {
     Train(train::TrainArgs),
     /// Choose an algorithm's dominant setting by successive halving on validation seeds
     Tune(tune::TuneArgs),
+    /// The paper's experiments: its figures, and its numbers beside ours
+    Reproduce(reproduce::ReproduceArgs),
     /// What a trained policy is worth, at any risk level
     Eval(eval::EvalArgs),
     /// Figures and one self-contained HTML page about finished runs
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
         Verb::Tune(args) => tune::run(&args),
+        Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Eval(args) => eval::run(&args),
         Verb::Report(args) => report::run(&args),
         Verb::Bench(args) => bench::run(&args),

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::text::{number, table};
 
 /// Flags of `bqrl report`.
+#[allow(clippy::struct_excessive_bools)] // Flags are.
 #[derive(clap::Args)]
 pub struct ReportArgs {
     /// Run directories; several must be about the same problem, and are compared

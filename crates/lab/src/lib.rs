@@ -4,6 +4,7 @@
 pub mod batch;
 pub mod config;
 pub mod outcome;
+pub mod reproduce;
 pub mod run;
 pub mod summary;
 pub mod train;
