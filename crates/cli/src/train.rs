@@ -213,6 +213,7 @@ fn human(summary: &Summary) -> String {
             "τ",
             "final Q_τ",
             "best Q*_τ",
+            "the rule's Q_τ",
             "final mean",
             "best mean",
             "quantile policy gap",
@@ -229,6 +230,7 @@ fn human(summary: &Summary) -> String {
                     number(level.tau),
                     number(level.final_quantile[k]),
                     number(level.best_quantile),
+                    level.rule_quantile.map(number).unwrap_or_default(),
                     number(level.final_mean[k]),
                     number(summary.max_mean),
                     number(level.quantile_policy_gap[k]),
@@ -244,13 +246,20 @@ fn human(summary: &Summary) -> String {
             add(" distribution", distribution);
         }
     }
+    // Only Deep-BQRL has a rule of its own to compare with.
+    if summary.taus.iter().all(|level| level.rule_quantile.is_none()) {
+        for row in &mut rows {
+            row.remove(4);
+        }
+    }
     let how = if summary.exact {
         ""
     } else {
         "Too many possible returns for exact values: policies were played, and the best quantile is a lower bound.\n"
     };
+    let rule = rule_note(summary);
     format!(
-        "{} on {}: {} episodes a seed, {} steps, {} updates, {} s\n\n{}\n{how}The run is in {}\n",
+        "{} on {}: {} episodes a seed, {} steps, {} updates, {} s\n\n{}\n{how}{rule}The run is in {}\n",
         summary.algo,
         summary.problem,
         summary.episodes,
@@ -259,5 +268,19 @@ fn human(summary: &Summary) -> String {
         number((summary.seconds * 10.0).round() / 10.0),
         table(&rows),
         summary.run
+    )
+}
+
+/// Deep-BQRL's rule re-imposes the level at every stage. Where that keeps it from the optimum, say what does not.
+fn rule_note(summary: &Summary) -> String {
+    let short = |level: &&Level| level.rule_quantile.is_some_and(|rule| rule < level.best_quantile);
+    let Some(level) = summary.taus.iter().find(short) else { return String::new() };
+    format!(
+        "At τ = {} the rule that Deep-BQRL learns, solved without error, attains {}; {} is possible, and\n\
+         `bqrl train {} --algo target-tracking` learns towards that.\n",
+        level.tau,
+        number(level.rule_quantile.unwrap_or(level.best_quantile)),
+        number(level.best_quantile),
+        summary.problem
     )
 }

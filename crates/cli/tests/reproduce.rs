@@ -29,7 +29,7 @@ fn a_quick_reproduction_leaves_figures_and_tables_and_computes_nothing_twice() {
         .map(|gap| gap.as_f64().unwrap())
         .collect();
     let shown: f64 = gap(&page).split(' ').next().unwrap().parse().unwrap();
-    assert!((shown - (gaps[0] + gaps[1]) / 2.0).abs() < 1e-3, "{shown} {gaps:?}");
+    assert!((shown - f64::midpoint(gaps[0], gaps[1])).abs() < 1e-3, "{shown} {gaps:?}");
 
     let written = |desk: &Desk| {
         desk.path("r/asset-selling/deep-bqrl-0.1/summary.json").metadata().unwrap().modified().unwrap()

@@ -5,7 +5,7 @@ use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir};
 use rayon::prelude::*;
 
-use crate::config::Config;
+use crate::config::{AgentConfig, Config};
 use crate::outcome;
 use crate::run::{Finished, Hooks, RunError, run_seed};
 use crate::summary::Summary;
@@ -74,7 +74,13 @@ fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Resu
     }
     let Ready { config, problem, yardstick, dir, .. } = run;
     outcome::describe(dir, problem, yardstick)?;
-    let summary = Summary::new(dir.path().display().to_string(), config, yardstick, &finished, ended - began);
+    let name = dir.path().display().to_string();
+    let mut summary = Summary::new(name, config, yardstick, &finished, ended - began);
+    if let AgentConfig::DeepBqrl(_) = config.agent {
+        for (level, &(buffer, _)) in summary.taus.iter_mut().zip(&yardstick.levels) {
+            level.rule_quantile = outcome::rule_quantile(problem, buffer);
+        }
+    }
     atomic::write(&dir.summary(), summary.to_json().as_bytes())?;
     Ok(summary)
 }

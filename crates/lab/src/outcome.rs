@@ -59,6 +59,11 @@ struct Level {
     best_quantile: f64,
 }
 
+/// Q_τ of the paper's rule, solved exactly; `None` where there are too many returns for that.
+pub fn rule_quantile(problem: &Problem, level: Buffer) -> Option<f64> {
+    conditional::greedy(&problem.model, level, RULE_ATOMS).map(|rule| rule.law.quantile(level.tau()))
+}
+
 /// Writes `problem.json` and, where planning is exact, `reference.csv`.
 pub fn describe(dir: &RunDir, problem: &Problem, yardstick: &Yardstick) -> io::Result<()> {
     let level = |&(buffer, best): &(Buffer, f64)| Level {

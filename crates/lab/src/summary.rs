@@ -52,6 +52,9 @@ pub struct Level {
     pub beta: f64,
     /// Q*_τ.
     pub best_quantile: f64,
+    /// Q_τ of the paper's rule, solved exactly: what Deep-BQRL would learn without error. Given for Deep-BQRL alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_quantile: Option<f64>,
     /// 𝒢_τ.
     pub quantile_policy_gap: Vec<f64>,
     /// Q_τ of the final policy.
@@ -110,6 +113,7 @@ fn levels(yardstick: &Yardstick, standings: &[&Standing]) -> Vec<Level> {
             tau: buffer.tau(),
             beta: buffer.beta(),
             best_quantile: *best,
+            rule_quantile: None,
             quantile_policy_gap: each(|e| e.quantile_policy_gap),
             final_quantile: each(|e| e.quantile),
             final_buffered_quantile: each(|e| e.buffered_quantile),
