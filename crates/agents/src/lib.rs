@@ -5,6 +5,7 @@
 
 pub mod deep_bqrl;
 pub mod experience;
+pub mod qppo;
 pub mod var_q;
 
 use std::cmp::Ordering;

@@ -75,7 +75,7 @@ pub struct Config {
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
         require("n_levels", self.n_levels >= 1, "be at least 1", &self.n_levels)?;
-        require("kappa", self.kappa > 0.0 && self.kappa <= 1.0, "lie in (0, 1]", &self.kappa)?;
+        require("kappa", (1e-6..=1.0).contains(&self.kappa), "lie in [1e-6, 1]", &self.kappa)?;
         require("initial_value", self.initial_value.is_finite(), "be finite", &self.initial_value)?;
         positive("step_0", self.step_0)?;
         positive("step_decay", self.step_decay)?;
@@ -99,6 +99,46 @@ pub fn soft_quantile_step(alpha: f64, kappa: f64, delta: f64) -> f64 {
     let size = delta.abs();
     let magnitude = if size <= kappa { size / kappa } else { 1.0 + kappa * (size - kappa) };
     if delta < 0.0 { (alpha - 1.0) * magnitude } else { alpha * magnitude }
+}
+
+/// Σ_i p_i m(q − y_i) over the targets below q and Σ_i p_i m(y_i − q) over those above, for rising targets and rising q, in
+/// one pass: m is made of straight lines, so sums of weights and of weighted targets between three moving bounds are enough.
+struct Forces<'a> {
+    targets: &'a [(f64, f64)],
+    kappa: f64,
+    /// First target ≥ q − κ, ≥ q, > q + κ, each with Σ p_i and Σ p_i y_i of the targets before it.
+    bounds: [(usize, f64, f64); 3],
+    total: (f64, f64),
+}
+
+impl<'a> Forces<'a> {
+    fn new(targets: &'a [(f64, f64)], kappa: f64) -> Self {
+        let total = targets.iter().fold((0.0, 0.0), |(p, py), &(y, weight)| (p + weight, py + weight * y));
+        Self { targets, kappa, bounds: [(0, 0.0, 0.0); 3], total }
+    }
+
+    /// (down, up) at q, which must not be smaller than at the last call.
+    fn at(&mut self, q: f64) -> (f64, f64) {
+        let Self { targets, kappa, bounds, total } = self;
+        let passed: [&dyn Fn(f64) -> bool; 3] = [&|y| y < q - *kappa, &|y| y < q, &|y| y <= q + *kappa];
+        for ((index, p, py), passed) in bounds.iter_mut().zip(passed) {
+            while let Some(&(y, weight)) = targets.get(*index).filter(|(y, _)| passed(*y)) {
+                *index += 1;
+                *p += weight;
+                *py += weight * y;
+            }
+        }
+        let [(_, p_far, py_far), (_, p_below, py_below), (_, p_near, py_near)] = *bounds;
+        // Σ p_i (q − y_i) of the far and the near targets on each side.
+        let far_below = p_far * q - py_far;
+        let near_below = (p_below - p_far) * q - (py_below - py_far);
+        let near_above = (py_near - py_below) - (p_near - p_below) * q;
+        let far_above = (total.1 - py_near) - (total.0 - p_near) * q;
+        let beyond = 1.0 - *kappa * *kappa;
+        let down = p_far * beyond + *kappa * far_below + near_below / *kappa;
+        let up = (total.0 - p_near) * beyond + *kappa * far_above + near_above / *kappa;
+        (down, up)
+    }
 }
 
 /// One thing that can happen after (s, a), as learning sees it.
@@ -206,11 +246,6 @@ impl VarQ {
         (0..self.config.n_levels).map(|level| self.best(stage, state, level) * self.reward_scale).collect()
     }
 
-    /// α_j.
-    fn alpha(&self, level: usize) -> f64 {
-        (level as f64 + 0.5) / self.config.n_levels as f64
-    }
-
     fn cell(&self, stage: usize, state: usize, action: usize) -> usize {
         (stage * self.n_states + state) * self.n_actions + action
     }
@@ -242,13 +277,19 @@ impl VarQ {
                 })),
             }
         }
+        // One outcome's curve rises by itself.
+        if outcomes.len() > 1 {
+            targets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        let Config { kappa, step_0, step_decay, .. } = self.config;
         let cell = self.cell(stage, state, action);
-        let step = self.config.step_0 / (1.0 + self.visits[cell] as f64 / self.config.step_decay);
-        let alphas: Vec<f64> = (0..n_levels).map(|level| self.alpha(level)).collect();
+        let step = step_0 / (1.0 + self.visits[cell] as f64 / step_decay);
         let values = &mut self.q[cell * n_levels..(cell + 1) * n_levels];
-        for (q, alpha) in values.iter_mut().zip(alphas) {
-            let towards = |&(y, weight): &(f64, f64)| weight * soft_quantile_step(alpha, self.config.kappa, y - *q);
-            *q += step * targets.iter().map(towards).sum::<f64>();
+        let mut forces = Forces::new(&targets, kappa);
+        for (level, q) in values.iter_mut().enumerate() {
+            let alpha = (level as f64 + 0.5) / n_levels as f64;
+            let (down, up) = forces.at(*q);
+            *q += step * (alpha * up - (1.0 - alpha) * down);
         }
         values.sort_by(f64::total_cmp);
         self.visits[cell] += 1;
@@ -456,5 +497,221 @@ impl VarQ {
             terminated: terminated[i] == 1,
         };
         Ok(((0..n).map(step).collect(), episodes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::env::ObservationSpace;
+    use bqrl_mdp::model::Problem;
+    use bqrl_mdp::plan::Planner;
+    use bqrl_mdp::problems;
+    use bqrl_mdp::trajectory::Observation;
+
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            n_levels: 2,
+            kappa: 0.5,
+            initial_value: 1.0,
+            step_0: 0.4,
+            step_decay: 1.0,
+            epsilon_0: 0.0,
+            epsilon_decay: 1.0,
+            replay_episodes: 0,
+            share_stages: false,
+            tie_tolerance: 0.0,
+            reward_scale: 1.0,
+        }
+    }
+
+    fn spec(n: usize, n_actions: usize, horizon: usize) -> EnvSpec {
+        EnvSpec {
+            name: "test".into(),
+            observations: ObservationSpace::Discrete { n, ordered: false },
+            n_actions,
+            horizon,
+            horizon_is_task: true,
+            reward_bounds: None,
+        }
+    }
+
+    fn agent(config: Config, spec: &EnvSpec, tau: f64) -> VarQ {
+        VarQ::new(config, Buffer::new(tau, tau).unwrap(), spec, 1).unwrap()
+    }
+
+    fn assert_close(got: &[f64], want: &[f64], tolerance: f64) {
+        let close = got.len() == want.len() && got.iter().zip(want).all(|(g, w)| (g - w).abs() <= tolerance);
+        assert!(close, "{got:?}, want {want:?}");
+    }
+
+    #[test]
+    fn one_transition_moves_every_level_as_computed_by_hand() {
+        // J = 2: α = ¼, ¾; κ = ½. One state, one action, two stages; q_1 = (0, 2), q_0 = (1, 1), r = ½, so y = (½, 2½).
+        //   δ = −½, 3/2: m(½) = 1, m(3/2) = 1 + ½·1 = 3/2.
+        //   level ¼: ½ (−¾·1 + ¼·3/2) = −3/16;  level ¾: ½ (−¼·1 + ¾·3/2) = 7/16.   β_0 = .4.
+        let mut agent = agent(config(), &spec(1, 1, 2), 0.5);
+        agent.q = vec![1.0, 1.0, 0.0, 2.0];
+        let outcome = [Outcome { probability: 1.0, reward: 0.5, next: Some(0) }];
+        agent.learn(0, 0, 0, &outcome);
+        assert_close(&agent.q, &[1.0 - 0.4 * 3.0 / 16.0, 1.0 + 0.4 * 7.0 / 16.0, 0.0, 2.0], 1e-15);
+        // n = 1 halves the step; a final transition has r as its only target: δ = −1, −1 at q_1 = (0, 2) with r = −1, 1.
+        agent.visits[1] = 1;
+        agent.learn(1, 0, 0, &[Outcome { probability: 1.0, reward: 1.0, next: None }]);
+        // δ = 1, −1; m = 5/4: level ¼ rises by .2·¼·5/4, level ¾ falls by .2·¼·5/4.
+        assert_close(&agent.q[2..], &[0.0625, 2.0 - 0.0625], 1e-15);
+    }
+
+    #[test]
+    fn next_values_are_maxima_separately_for_each_level() {
+        // a_0 is safe (1, 1), a_1 is not (0, 3): y = (1, 3), which neither action has.
+        let mut agent = agent(config(), &spec(1, 2, 2), 0.5);
+        agent.q = vec![1.0, 3.0, 0.0, 0.0, 1.0, 1.0, 0.0, 3.0];
+        assert_eq!(agent.curve(1, 0), [1.0, 3.0]);
+    }
+
+    #[test]
+    fn forces_are_the_plain_sums_over_all_targets() {
+        let rng = &mut stream(5, Purpose::Test);
+        for _ in 0..200 {
+            let (n, kappa) = (1 + rng.below(12), [1e-6, 0.01, 0.3, 1.0][rng.below(4)]);
+            // Halves of whole numbers, so that targets meet q and q ± κ exactly now and then.
+            let mut targets: Vec<(f64, f64)> =
+                (0..n).map(|_| (rng.below(9) as f64 / 2.0, rng.uniform())).collect();
+            targets.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let mut q: Vec<f64> = (0..6).map(|_| rng.below(19) as f64 / 4.0 - 0.25).collect();
+            q.sort_by(f64::total_cmp);
+            let mut forces = Forces::new(&targets, kappa);
+            for &q in &q {
+                let alpha = rng.uniform();
+                let (down, up) = forces.at(q);
+                let plain: f64 =
+                    targets.iter().map(|&(y, weight)| weight * soft_quantile_step(alpha, kappa, y - q)).sum();
+                let got = alpha * up - (1.0 - alpha) * down;
+                assert!((got - plain).abs() < 1e-8, "{got}, want {plain}: q {q}, kappa {kappa}, {targets:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_step_is_the_derivative_of_the_soft_quantile_loss() {
+        // ℓ(δ) = |α − 1{δ<0}| · (δ²/2κ inside κ; (1 − κ²)(|δ| − κ) + κ(δ² − κ²)/2 + κ/2 beyond).
+        let loss = |alpha: f64, kappa: f64, delta: f64| {
+            let (size, side) = (delta.abs(), if delta < 0.0 { 1.0 - alpha } else { alpha });
+            let inside = size * size / (2.0 * kappa);
+            let linear = (1.0 - kappa * kappa) * (size - kappa);
+            let beyond = linear + kappa * (size * size - kappa * kappa) / 2.0 + kappa / 2.0;
+            side * if size <= kappa { inside } else { beyond }
+        };
+        for alpha in [0.05, 0.5, 0.9] {
+            for kappa in [0.1, 0.5, 1.0] {
+                for delta in [-2.0, -0.7, -0.05, 0.03, 0.2, 0.8, 3.0] {
+                    let h = 1e-6;
+                    let slope = (loss(alpha, kappa, delta + h) - loss(alpha, kappa, delta - h)) / (2.0 * h);
+                    let got = soft_quantile_step(alpha, kappa, delta);
+                    assert!((got - slope).abs() < 1e-8, "{got}, want {slope} at {alpha}, {kappa}, {delta}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn execution_takes_the_least_level_that_reaches_the_residual_target() {
+        // Safe (1, 1) or a gamble (0, 3) in the last of two stages; v = 3 of which c is collected.
+        let mut agent = agent(config(), &spec(1, 2, 2), 0.5);
+        agent.q = vec![1.0, 3.0, 0.0, 0.0, 1.0, 1.0, 0.0, 3.0];
+        agent.target = 3.0;
+        let observation = Observation::Index(0);
+        let at = |agent: &VarQ, collected| agent.execute(&Input { stage: 1, observation: &observation, collected });
+        // 2 collected: 1 is missing, which level ¼ reaches, safely. 1.5 collected: only level ¾ reaches, by gambling.
+        assert_eq!((at(&agent, 2.0), at(&agent, 1.5)), (0, 1));
+        // Out of reach: the highest level decides. Nothing missing: both actions reach it at level ¼ once 0 and 1 tie,
+        // and the larger mean (3 against 2) wins.
+        assert_eq!(at(&agent, -5.0), 1);
+        assert_eq!(at(&agent, 4.0), 0);
+        agent.config.tie_tolerance = 1.0;
+        assert_eq!(at(&agent, 4.0), 1);
+    }
+
+    #[test]
+    fn a_random_start_makes_one_target_for_the_mixture_of_starts() {
+        // Curves (0, 2) seen once and (1, 5) seen three times: weights 0: 1, 1: 3, 2: 1, 5: 3 of 8.
+        let mut agent = agent(config(), &spec(2, 1, 1), 0.5);
+        agent.q = vec![0.0, 2.0, 1.0, 5.0];
+        agent.starts = vec![1, 3];
+        let mut at = |tau| {
+            agent.tau = tau;
+            agent.root_target()
+        };
+        assert_eq!([at(0.125), at(0.126), at(0.5), at(0.51), at(0.63)], [0.0, 1.0, 1.0, 2.0, 5.0]);
+        agent.starts = vec![0, 0];
+        assert_eq!(agent.root_target(), 1.0, "nothing seen: the initial value");
+    }
+
+    /// The fixed point of the expected update: every outcome with its probability, stage by stage from the last.
+    fn fixed_point(problem: &Problem, n_levels: usize) -> VarQ {
+        let model = &problem.model;
+        let spec = spec(model.n_states(), model.n_actions(), model.horizon());
+        let settings = Config { n_levels, kappa: 1e-3, initial_value: 0.0, step_0: 2.0, step_decay: 20.0, ..config() };
+        let mut agent = agent(settings, &spec, 0.5);
+        for stage in (0..model.horizon()).rev() {
+            for state in (0..model.n_states()).filter(|&state| !model.is_terminal(stage, state)) {
+                for action in 0..model.n_actions() {
+                    let outcomes: Vec<Outcome> = model
+                        .outcomes(stage, state, action)
+                        .iter()
+                        .map(|o| Outcome {
+                            probability: o.probability,
+                            reward: o.reward,
+                            next: (stage + 1 < model.horizon() && !model.is_terminal(stage + 1, o.next))
+                                .then_some(o.next),
+                        })
+                        .collect();
+                    for _ in 0..3000 {
+                        agent.learn(stage, state, action, &outcomes);
+                    }
+                }
+            }
+        }
+        agent
+    }
+
+    #[test]
+    fn the_fixed_points_root_curve_is_the_planners_within_the_grid() {
+        // H stages each round levels to cells of 1/J: the learned curve lies between Q* at levels H/J below and above, up to
+        // the smoothing and what is left of the steps (together below 0.1, returns being whole numbers or quarters).
+        let owned = |list: &[(&str, &str)]| list.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect::<Vec<_>>();
+        for (name, parameters, start) in [
+            ("gamble-chain", owned(&[("horizon", "3")]), 0),
+            ("asset-selling", owned(&[("offers", "5"), ("horizon", "3"), ("start", "1")]), 1),
+        ] {
+            let problem = problems::build(name, &parameters).unwrap();
+            let planner = Planner::exact(&problem.model, &|_, _, _| {}).unwrap();
+            let n_levels = 40;
+            let curve = fixed_point(&problem, n_levels).curve(0, start);
+            let margin = problem.model.horizon() as f64 / n_levels as f64;
+            for (level, value) in curve.iter().enumerate() {
+                let alpha = (level as f64 + 0.5) / n_levels as f64;
+                let best = |tau: f64| planner.best_quantile(tau.clamp(1e-6, 1.0 - 1e-6)).value;
+                let (low, high) = (best(alpha - margin), best(alpha + margin));
+                let within = (low - 0.1..=high + 0.1).contains(value);
+                assert!(within, "{name}: {value} at {alpha}, want {low}..{high}");
+            }
+        }
+    }
+
+    #[test]
+    fn sharing_stages_teaches_every_stage_and_ends_at_the_horizon() {
+        let settings = Config { share_stages: true, step_0: 0.1, ..config() };
+        let mut agent = agent(settings, &spec(2, 1, 3), 0.5);
+        agent.episodes.push(0);
+        agent.steps.push(Step { stage: 1, state: 0, action: 0, reward: 0.0, next: 1, terminated: false });
+        agent.learn_episode(0);
+        // Before the horizon the next state's 1s are seen and nothing moves; at the last stage nothing is left to earn.
+        assert_eq!(agent.values(0, 0, 0), [1.0, 1.0]);
+        assert_eq!(agent.values(1, 0, 0), [1.0, 1.0]);
+        assert!(agent.values(2, 0, 0).iter().all(|&q| q < 1.0));
+        assert_eq!(agent.visits, [1, 0, 1, 0, 1, 0]);
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bqrl_agents::{deep_bqrl, var_q};
+use bqrl_agents::{deep_bqrl, qppo, var_q};
 use bqrl_math::buffer::{Buffer, BufferError, check_tau};
 use bqrl_mdp::csv::{self, CsvError};
 use bqrl_mdp::model::{Model, ModelError, Problem};
@@ -76,6 +76,8 @@ pub enum AgentConfig {
     DeepBqrl(deep_bqrl::Config),
     /// VaR-Q-learning.
     VarQ(var_q::Config),
+    /// Quantile-based PPO.
+    Qppo(qppo::Config),
 }
 
 /// Which levels a run of an algorithm may name.
@@ -101,7 +103,7 @@ pub struct Algo {
 }
 
 /// The algorithms.
-pub const ALGOS: [Algo; 2] = [
+pub const ALGOS: [Algo; 3] = [
     Algo {
         name: "deep-bqrl",
         about: "the paper's Algorithm 1: an ensemble of quantile critics, one level",
@@ -113,6 +115,12 @@ pub const ALGOS: [Algo; 2] = [
         about: "VaR-Q-learning (Hau et al. 2025): tables of quantiles on a grid of levels, one level",
         levels: Levels::One,
         preset: include_str!("../../../experiments/var-q.toml"),
+    },
+    Algo {
+        name: "qppo",
+        about: "QPPO (Jiang et al. 2023): a softmax table climbs the quantile that it tracks, one level",
+        levels: Levels::One,
+        preset: include_str!("../../../experiments/qppo.toml"),
     },
 ];
 
@@ -292,6 +300,7 @@ impl Config {
         let name = match self.agent {
             AgentConfig::DeepBqrl(_) => "deep-bqrl",
             AgentConfig::VarQ(_) => "var-q",
+            AgentConfig::Qppo(_) => "qppo",
         };
         Algo::named(name).expect("every kind is in the table")
     }
