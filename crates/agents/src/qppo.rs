@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive, require,
-    state,
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
+    require, state,
 };
 
 /// The most logits that are kept: 1 GiB.
@@ -186,7 +186,11 @@ impl Qppo {
         let n_states = n_states("qppo", spec)?;
         if config.collected_bins > 1 && spec.reward_bounds.is_none() {
             let want = "be 1 where the problem names no bounds of its rewards";
-            return Err(AgentError::Setting { key: "collected_bins", want, got: config.collected_bins.to_string() });
+            return Err(AgentError::Setting {
+                key: "collected_bins",
+                want,
+                got: config.collected_bins.to_string(),
+            });
         }
         let (low, high) = spec.reward_bounds.unwrap_or((0.0, 0.0));
         let named = low.abs().max(high.abs());
@@ -286,8 +290,12 @@ impl Qppo {
             weights.iter_mut().for_each(|a| *a /= mean_square.sqrt());
         }
         let step = self.config.learning_rate / (1.0 + self.episode as f64 / self.config.learning_rate_decay);
-        let old: Vec<f64> =
-            batch.rows.iter().zip(&batch.actions).map(|(&row, &action)| self.probabilities(row)[action]).collect();
+        let old: Vec<f64> = batch
+            .rows
+            .iter()
+            .zip(&batch.actions)
+            .map(|(&row, &action)| self.probabilities(row)[action])
+            .collect();
         let mut gradient = vec![0.0; self.logits.len()];
         for _ in 0..epochs {
             gradient.fill(0.0);
@@ -403,11 +411,15 @@ impl Agent for Qppo {
         let (rows, actions) = (whole("rows", want.1)?, whole("actions", self.n_actions)?);
         let (ends, returns) = (whole("ends", rows.len() + 1)?, arrays.f64("returns")?);
         let fits = actions.len() == rows.len() && returns.len() == ends.len() && ends.is_sorted();
-        if !fits || ends.last().copied().unwrap_or(0) != rows.len() || ends.len() >= self.config.batch_episodes {
+        if !fits
+            || ends.last().copied().unwrap_or(0) != rows.len()
+            || ends.len() >= self.config.batch_episodes
+        {
             return Err(RestoreError("batch.safetensors: the columns do not fit together".into()));
         }
-        let State { q, updates, rng: [seed, stream, word_pos] } = serde_json::from_slice(&read("agent.json")?)
-            .map_err(|error| RestoreError(format!("agent.json: {error}")))?;
+        let State { q, updates, rng: [seed, stream, word_pos] } =
+            serde_json::from_slice(&read("agent.json")?)
+                .map_err(|error| RestoreError(format!("agent.json: {error}")))?;
         self.rng = Rng::from_state(RngState { seed, stream, word_pos });
         self.batch = Batch { rows, actions, ends, returns };
         (self.logits, self.values, self.q, self.updates) = (logits, values, q, updates);
@@ -468,7 +480,8 @@ mod tests {
         // root mean square ½ scales to −1, +1. π = (½, ½), ρ = 1:
         //   mean of Â ∇ ln π = ½ [−1·(½, −½) + 1·(−½, ½)] = (−½, ½), times η = ½.
         let mut agent = agent(config(), 1, None);
-        let batch = Batch { rows: vec![0, 0], actions: vec![0, 1], ends: vec![1, 2], returns: vec![0.0, 1.0] };
+        let batch =
+            Batch { rows: vec![0, 0], actions: vec![0, 1], ends: vec![1, 2], returns: vec![0.0, 1.0] };
         agent.learn(&batch, 0.0);
         assert_close(&agent.logits, &[-0.25, 0.25], 1e-15);
         // The errors −½ and +½ cancel; with two bad ones V goes half of the way from −½ to −1.
@@ -517,7 +530,8 @@ mod tests {
         // below 1e-8 for each of three streams.
         for seed in [1, 2, 3] {
             let rng = &mut stream(seed, Purpose::Test);
-            let q = (0..20_000).fold(0.9, |q, k| track(q, 1.0 / (1.0 + f64::from(k) / 10.0), 0.1, rng.uniform()));
+            let q =
+                (0..20_000).fold(0.9, |q, k| track(q, 1.0 / (1.0 + f64::from(k) / 10.0), 0.1, rng.uniform()));
             assert!((q - 0.1).abs() < 6.0 * 0.0049, "seed {seed}: {q}");
         }
     }
@@ -525,7 +539,8 @@ mod tests {
     #[test]
     fn scores_weighted_by_the_indicator_are_minus_the_gradient_of_falling_short() {
         // Two stages of one state: safe pays 1; the gamble pays 3 with .4, else 0. All 9 histories, P(R ≤ q) for q = 2.
-        let chances = |action: usize| if action == 0 { vec![(1.0, 1.0)] } else { vec![(0.4, 3.0), (0.6, 0.0)] };
+        let chances =
+            |action: usize| if action == 0 { vec![(1.0, 1.0)] } else { vec![(0.4, 3.0), (0.6, 0.0)] };
         let histories = |logits: &[f64]| {
             let policies = [softmax(&logits[..2]), softmax(&logits[2..])];
             let mut all = Vec::new();

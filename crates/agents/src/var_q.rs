@@ -37,8 +37,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive, require,
-    state,
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
+    require, state,
 };
 
 /// The most values q_h(s, α, a) that are kept: 1 GiB.
@@ -415,7 +415,8 @@ impl Agent for VarQ {
             behaviour: position(&self.behaviour),
             replay: position(&self.replay),
         };
-        let whole = |of: fn(&Step) -> usize| self.steps.iter().map(|step| of(step) as u64).collect::<Vec<_>>();
+        let whole =
+            |of: fn(&Step) -> usize| self.steps.iter().map(|step| of(step) as u64).collect::<Vec<_>>();
         let rewards: Vec<f64> = self.steps.iter().map(|step| step.reward).collect();
         let episodes: Vec<u64> = self.episodes.iter().map(|&first| first as u64).collect();
         let steps = to_bytes(&[
@@ -623,7 +624,9 @@ mod tests {
         agent.q = vec![1.0, 3.0, 0.0, 0.0, 1.0, 1.0, 0.0, 3.0];
         agent.target = 3.0;
         let observation = Observation::Index(0);
-        let at = |agent: &VarQ, collected| agent.execute(&Input { stage: 1, observation: &observation, collected });
+        let at = |agent: &VarQ, collected| {
+            agent.execute(&Input { stage: 1, observation: &observation, collected })
+        };
         // 2 collected: 1 is missing, which level ¼ reaches, safely. 1.5 collected: only level ¾ reaches, by gambling.
         assert_eq!((at(&agent, 2.0), at(&agent, 1.5)), (0, 1));
         // Out of reach: the highest level decides. Nothing missing: both actions reach it at level ¼ once 0 and 1 tie,
@@ -653,7 +656,8 @@ mod tests {
     fn fixed_point(problem: &Problem, n_levels: usize) -> VarQ {
         let model = &problem.model;
         let spec = spec(model.n_states(), model.n_actions(), model.horizon());
-        let settings = Config { n_levels, kappa: 1e-3, initial_value: 0.0, step_0: 2.0, step_decay: 20.0, ..config() };
+        let settings =
+            Config { n_levels, kappa: 1e-3, initial_value: 0.0, step_0: 2.0, step_decay: 200.0, ..config() };
         let mut agent = agent(settings, &spec, 0.5);
         for stage in (0..model.horizon()).rev() {
             for state in (0..model.n_states()).filter(|&state| !model.is_terminal(stage, state)) {
@@ -668,7 +672,7 @@ mod tests {
                                 .then_some(o.next),
                         })
                         .collect();
-                    for _ in 0..3000 {
+                    for _ in 0..4000 {
                         agent.learn(stage, state, action, &outcomes);
                     }
                 }
@@ -681,7 +685,8 @@ mod tests {
     fn the_fixed_points_root_curve_is_the_planners_within_the_grid() {
         // H stages each round levels to cells of 1/J: the learned curve lies between Q* at levels H/J below and above, up to
         // the smoothing and what is left of the steps (together below 0.1, returns being whole numbers or quarters).
-        let owned = |list: &[(&str, &str)]| list.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect::<Vec<_>>();
+        let owned =
+            |list: &[(&str, &str)]| list.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect::<Vec<_>>();
         for (name, parameters, start) in [
             ("gamble-chain", owned(&[("horizon", "3")]), 0),
             ("asset-selling", owned(&[("offers", "5"), ("horizon", "3"), ("start", "1")]), 1),

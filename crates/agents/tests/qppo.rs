@@ -47,7 +47,11 @@ fn a_small_selling_problem_is_nearly_solved_on_three_seeds() {
         let drawn = evaluate(&env.problem().model, &OnTable(&**output)).unwrap().law;
         // The tracker follows the drawn policy's quantile: atoms are 1/8 apart.
         let tracked = agent.tracked_quantile().unwrap();
-        assert!((tracked - drawn.quantile(0.5)).abs() < 0.13, "seed {seed}: {tracked}, {}", drawn.quantile(0.5));
+        assert!(
+            (tracked - drawn.quantile(0.5)).abs() < 0.13,
+            "seed {seed}: {tracked}, {}",
+            drawn.quantile(0.5)
+        );
     }
 }
 

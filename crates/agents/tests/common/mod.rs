@@ -23,8 +23,11 @@ pub fn train(agent: &mut dyn Agent, env: &mut TabularEnv, episodes: std::ops::Ra
             let x = Input { stage, observation: &observation, collected };
             let action = agent.act(&x);
             let step = env.step(action, rng);
-            let next =
-                Input { stage: stage + 1, observation: &step.observation, collected: collected + step.reward };
+            let next = Input {
+                stage: stage + 1,
+                observation: &step.observation,
+                collected: collected + step.reward,
+            };
             agent.observe(&Transition { x, action, reward: step.reward, next, end: step.end }).unwrap();
             (stage, collected) = (next.stage, next.collected);
             if step.end.is_over() {
