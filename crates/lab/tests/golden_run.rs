@@ -69,7 +69,7 @@ const GOLDEN: [Golden; 3] = [
             "agent.n_levels=8",
             "agent.epsilon_0=0.5",
             "agent.epsilon_decay=10.0",
-            "agent.replay_episodes=1",
+            "agent.replay_episodes=2",
         ],
         changes: &[
             "agent.n_levels=9",
@@ -85,11 +85,17 @@ const GOLDEN: [Golden; 3] = [
             "agent.reward_scale=2.0",
             "run.tau=[0.9]",
         ],
-        result: (0, 0.0, 0.0),
+        result: (97, 0.75, 2.5),
     },
     Golden {
         algo: "qppo",
-        settings: &["agent.batch_episodes=4", "agent.quantile_decay=10.0", "agent.learning_rate_decay=10.0"],
+        settings: &[
+            "agent.batch_episodes=4",
+            "agent.quantile_step=0.4",
+            "agent.quantile_decay=10.0",
+            "agent.learning_rate_decay=10.0",
+            "agent.slack=0.1",
+        ],
         changes: &[
             "agent.stage_bins=0",
             "agent.collected_bins=2",
@@ -107,7 +113,7 @@ const GOLDEN: [Golden; 3] = [
             "agent.reward_scale=20.0",
             "run.tau=[0.9]",
         ],
-        result: (0, 0.0, 0.0),
+        result: (85, 0.75, 2.5),
     },
 ];
 
