@@ -287,7 +287,9 @@ impl Qppo {
         }
         let mean_square = weights.iter().map(|a| a * a).sum::<f64>() / weights.len() as f64;
         if mean_square > 0.0 {
-            weights.iter_mut().for_each(|a| *a /= mean_square.sqrt());
+            for advantage in &mut weights {
+                *advantage /= mean_square.sqrt();
+            }
         }
         let step = self.config.learning_rate / (1.0 + self.episode as f64 / self.config.learning_rate_decay);
         let old: Vec<f64> = batch
@@ -307,8 +309,9 @@ impl Qppo {
                 add_entropy(gradient, &probabilities, entropy);
             }
             for (row, &visits) in visits.iter().enumerate().filter(|(_, visits)| **visits > 0) {
-                for index in row * n_actions..(row + 1) * n_actions {
-                    self.logits[index] += step * gradient[index] / visits as f64;
+                let row = row * n_actions..(row + 1) * n_actions;
+                for (logit, gradient) in self.logits[row.clone()].iter_mut().zip(&gradient[row]) {
+                    *logit += step * gradient / visits as f64;
                 }
             }
             self.updates += 1;

@@ -48,18 +48,15 @@ fn a_small_selling_problem_is_solved_on_three_seeds() {
 
 #[test]
 fn accumulating_rewards_need_the_target_and_reach_the_optimum_on_three_seeds() {
-    // Three gambles for 3 with .4, or 1 for sure: at τ = .3 safe play gives 3 and so does always gambling (P(R = 0) = .216,
-    // P(R ≤ 0) < .3). One win in three needs all gambles; Q*_.3 = 3. At τ = .5, Q* = 4: gamble until a win, then safe, with
-    // P(R ≥ 4) = 1 − .6·.6·… as planned; a policy that does not see c has 3.
+    // Three times 1 for sure or 3 with .4. At τ = .6 the best is 5, P(R < 5) = .504, by a policy that looks at c; the best
+    // fixed plan of safe plays and gambles has 4 (two gambles: P(R < 4) = .36, P(R ≤ 4) = .84).
     for seed in [1, 2, 3] {
         let mut env = build("gamble-chain", &[("horizon", "3")]);
         let settings = Config { initial_value: 3.0, share_stages: true, ..config() };
-        let planner = bqrl_mdp::plan::Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
-        let best = planner.best_quantile(0.5).value;
-        let mut agent = agent(settings, &env, 0.5, seed);
+        let mut agent = agent(settings, &env, 0.6, seed);
         train(&mut agent, &mut env, 0..2000, seed);
         let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
-        assert!(law.quantile(0.5) >= best - 1e-9, "seed {seed}: {}, best {best}", law.quantile(0.5));
+        assert!(law.quantile(0.6) >= 5.0 - 1e-9, "seed {seed}: {}", law.quantile(0.6));
     }
 }
 
