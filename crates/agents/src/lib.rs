@@ -5,7 +5,9 @@
 
 pub mod deep_bqrl;
 pub mod experience;
+pub mod qppo;
 pub mod qr_dqn;
+pub mod var_q;
 
 use std::cmp::Ordering;
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bqrl_agents::{deep_bqrl, qr_dqn};
+use bqrl_agents::{deep_bqrl, qppo, qr_dqn, var_q};
 use bqrl_math::buffer::{Buffer, BufferError, check_tau};
 use bqrl_mdp::csv::{self, CsvError};
 use bqrl_mdp::model::{Model, ModelError, Problem};
@@ -76,6 +76,10 @@ pub enum AgentConfig {
     DeepBqrl(deep_bqrl::Config),
     /// Mean-greedy quantile regression.
     QrDqn(qr_dqn::Config),
+    /// VaR-Q-learning.
+    VarQ(var_q::Config),
+    /// Quantile-based PPO.
+    Qppo(qppo::Config),
 }
 
 /// Which levels a run of an algorithm may name.
@@ -103,7 +107,7 @@ pub struct Algo {
 }
 
 /// The algorithms.
-pub const ALGOS: [Algo; 2] = [
+pub const ALGOS: [Algo; 4] = [
     Algo {
         name: "deep-bqrl",
         about: "the paper's Algorithm 1: an ensemble of quantile critics, for one level",
@@ -117,6 +121,20 @@ pub const ALGOS: [Algo; 2] = [
         levels: Levels::Any,
         dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
         preset: include_str!("../../../experiments/qr-dqn.toml"),
+    },
+    Algo {
+        name: "var-q",
+        about: "VaR-Q-learning (Hau et al. 2025): tables of quantiles on a grid of levels, one level",
+        levels: Levels::One,
+        dominant: ("agent.step_0", 0.01, 10.0),
+        preset: include_str!("../../../experiments/var-q.toml"),
+    },
+    Algo {
+        name: "qppo",
+        about: "QPPO (Jiang et al. 2023): a softmax table climbs the quantile that it tracks, one level",
+        levels: Levels::One,
+        dominant: ("agent.learning_rate", 0.01, 10.0),
+        preset: include_str!("../../../experiments/qppo.toml"),
     },
 ];
 
@@ -313,6 +331,8 @@ impl Config {
         let name = match self.agent {
             AgentConfig::DeepBqrl(_) => "deep-bqrl",
             AgentConfig::QrDqn(_) => "qr-dqn",
+            AgentConfig::VarQ(_) => "var-q",
+            AgentConfig::Qppo(_) => "qppo",
         };
         Algo::named(name).expect("every kind is in the table")
     }

@@ -8,7 +8,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bqrl_agents::deep_bqrl::DeepBqrl;
+use bqrl_agents::qppo::Qppo;
 use bqrl_agents::qr_dqn::QrDqn;
+use bqrl_agents::var_q::VarQ;
 use bqrl_agents::{Agent, AgentError, RestoreError};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::law::ReturnLaw;
@@ -157,6 +159,8 @@ fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agen
     match &config.agent {
         AgentConfig::DeepBqrl(agent) => Ok(Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, seed)?)),
         AgentConfig::QrDqn(agent) => Ok(Box::new(QrDqn::new(agent.clone(), spec, seed)?)),
+        AgentConfig::VarQ(agent) => Ok(Box::new(VarQ::new(agent.clone(), levels[0], spec, seed)?)),
+        AgentConfig::Qppo(agent) => Ok(Box::new(Qppo::new(agent.clone(), levels[0], spec, seed)?)),
     }
 }
 

@@ -18,7 +18,7 @@ struct Golden {
     result: (u64, f64, f64),
 }
 
-const GOLDEN: [Golden; 2] = [
+const GOLDEN: [Golden; 4] = [
     Golden {
         algo: "deep-bqrl",
         settings: &[
@@ -99,6 +99,58 @@ const GOLDEN: [Golden; 2] = [
             "agent.kernels=auto",
         ],
         result: (101, 0.75, 3.75),
+    },
+    Golden {
+        algo: "var-q",
+        settings: &[
+            "agent.n_levels=8",
+            "agent.epsilon_0=0.5",
+            "agent.epsilon_decay=10.0",
+            "agent.replay_episodes=2",
+        ],
+        changes: &[
+            "agent.n_levels=9",
+            "agent.kappa=0.2",
+            "agent.initial_value=0.5",
+            "agent.step_0=0.5",
+            "agent.step_decay=5.0",
+            "agent.epsilon_0=0.1",
+            "agent.epsilon_decay=100.0",
+            "agent.replay_episodes=0",
+            "agent.share_stages=false",
+            "agent.tie_tolerance=0.5",
+            "agent.reward_scale=2.0",
+            "run.tau=[0.9]",
+        ],
+        result: (97, 0.75, 2.5),
+    },
+    Golden {
+        algo: "qppo",
+        settings: &[
+            "agent.batch_episodes=4",
+            "agent.quantile_step=0.4",
+            "agent.quantile_decay=10.0",
+            "agent.learning_rate_decay=10.0",
+            "agent.slack=0.1",
+        ],
+        changes: &[
+            "agent.stage_bins=0",
+            "agent.collected_bins=2",
+            "agent.batch_episodes=5",
+            "agent.epochs=3",
+            "agent.clip=0.01",
+            "agent.learning_rate=1.0",
+            "agent.learning_rate_decay=1.0",
+            "agent.quantile_step=1.0",
+            "agent.quantile_decay=1.0",
+            "agent.slack=0.5",
+            "agent.gae_lambda=0.5",
+            "agent.value_step=1.0",
+            "agent.entropy=1.0",
+            "agent.reward_scale=20.0",
+            "run.tau=[0.9]",
+        ],
+        result: (85, 0.75, 2.5),
     },
 ];
 
