@@ -5,7 +5,7 @@
 //! q_h(s,α,a) ≈ the best α-quantile of the remaining return after a; q_H = 0
 //! y_i       = r + (1−d) max_a' q_{h+1}(s', α_i, a')                  the maximum separately for each level
 //! q_h(s,α_j,a) ← q_h(s,α_j,a) + β_n · (1/J) Σ_i g_j(y_i − q_h(s,α_j,a))
-//! g_j(δ)    = (α_j − 1{δ<0}) · m(|δ|)                                −derivative of the soft-quantile loss
+//! g_j(δ)    = (α_j − 1{δ<0}) · m(|δ|)                                the soft-quantile loss's derivative in δ
 //! m(u)      = u/κ  for u ≤ κ,   1 + κ(u − κ)  beyond
 //! β_n       = step_0 / (1 + n/step_decay)                            n = updates of (h, s, a) before
 //! v         = the τ-quantile of max_a q_0(S_0, ·, a)                 the target, at the root
@@ -86,8 +86,8 @@ impl Config {
     }
 }
 
-/// g(δ): minus the derivative of the soft-quantile loss of level α at the residual δ = target − estimate, with respect to
-/// the residual's sign: the direction in which the estimate moves.
+/// g(δ): the derivative of the soft-quantile loss of level α with respect to δ = target − estimate, hence minus the one with
+/// respect to the estimate: the direction in which the estimate moves.
 ///
 /// ```
 /// use bqrl_agents::var_q::soft_quantile_step;
@@ -557,7 +557,7 @@ mod tests {
         let outcome = [Outcome { probability: 1.0, reward: 0.5, next: Some(0) }];
         agent.learn(0, 0, 0, &outcome);
         assert_close(&agent.q, &[1.0 - 0.4 * 3.0 / 16.0, 1.0 + 0.4 * 7.0 / 16.0, 0.0, 2.0], 1e-15);
-        // n = 1 halves the step; a final transition has r as its only target: δ = −1, −1 at q_1 = (0, 2) with r = −1, 1.
+        // n = 1 halves the step; a final transition has r = 1 as its only target at q_1 = (0, 2).
         agent.visits[1] = 1;
         agent.learn(1, 0, 0, &[Outcome { probability: 1.0, reward: 1.0, next: None }]);
         // δ = 1, −1; m = 5/4: level ¼ rises by .2·¼·5/4, level ¾ falls by .2·¼·5/4.
