@@ -3,8 +3,12 @@
 //! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it
 //! cannot change it: [`Agent::output`] takes `&self`.
 
+pub mod actor_critic;
 pub mod deep_bqrl;
 pub mod experience;
+pub mod ppo;
+pub mod stage_table;
+pub mod trpo;
 
 use std::cmp::Ordering;
 

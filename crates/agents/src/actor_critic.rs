@@ -1,0 +1,181 @@
+//! What PPO and TRPO have in common: a softmax table that acts, a value table, and the episodes since the last update.
+//!
+//! ```text
+//! π(a | h, s) = softmax of logits(h, s)         at first all 0: every action equally likely
+//! V(h, s)                                       at first 0
+//! act ~ π,   output = π; evaluation reports its mode (the greedy policy) and π itself
+//! ```
+
+use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_mdp::env::EnvSpec;
+use bqrl_nn::UpdateError;
+use serde::{Deserialize, Serialize};
+
+use crate::experience::arrays::{Array, Arrays, to_bytes};
+use crate::experience::rollout::Rollout;
+use crate::stage_table::{StageTable, kl};
+use crate::{AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, state};
+
+/// Tables, memory and random streams.
+pub struct ActorCritic {
+    /// The policy.
+    pub logits: StageTable,
+    /// V.
+    pub values: StageTable,
+    /// The episodes since the last update.
+    pub rollout: Rollout,
+    /// Draws the order of minibatches.
+    pub order: Rng,
+    /// Updates made.
+    pub updates: u64,
+    n_states: usize,
+    n_actions: usize,
+    /// Draws actions.
+    actions: Rng,
+}
+
+/// What is saved beside the arrays.
+#[derive(Deserialize, Serialize)]
+struct State {
+    updates: u64,
+    /// Seed, stream and position of the stream of actions …
+    actions: [u64; 3],
+    /// … and of the one of minibatches.
+    order: [u64; 3],
+}
+
+/// A visited (h, s): how often, and the policy that visited it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    /// h.
+    pub stage: usize,
+    /// s.
+    pub state: usize,
+    /// d_hs: its share of the rollout's decisions.
+    pub share: f64,
+    /// π_old(· | h, s).
+    pub policy: Vec<f64>,
+}
+
+impl ActorCritic {
+    /// Untrained, for a problem with finitely many states.
+    pub fn new(
+        algo: &'static str,
+        stage_widths: &[usize],
+        spec: &EnvSpec,
+        seed: u64,
+    ) -> Result<Self, AgentError> {
+        let n_states = n_states(algo, spec)?;
+        Ok(Self {
+            logits: StageTable::new(stage_widths, spec.horizon, n_states, spec.n_actions),
+            values: StageTable::new(stage_widths, spec.horizon, n_states, 1),
+            rollout: Rollout::default(),
+            order: stream(seed, Purpose::Replay),
+            updates: 0,
+            n_states,
+            n_actions: spec.n_actions,
+            actions: stream(seed, Purpose::Agent),
+        })
+    }
+
+    /// Draws an action.
+    pub fn act(&mut self, x: &Input) -> usize {
+        self.actions.categorical(&self.logits.policy(x.stage, state(x)))
+    }
+
+    /// Remembers a transition; says whether it was the last of `episodes` episodes.
+    pub fn remember(&mut self, transition: &Transition, episodes: usize) -> bool {
+        self.rollout.store(transition);
+        self.rollout.episodes() == episodes
+    }
+
+    /// Refuses tables that are no longer finite.
+    pub fn check(&self) -> Result<(), UpdateError> {
+        for (table, values) in [("logits", &self.logits), ("values", &self.values)] {
+            if !values.values().iter().all(|value| value.is_finite()) {
+                return Err(UpdateError::TableDiverged { table, step: self.updates });
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of a checkpoint.
+    pub fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let position = |rng: &Rng| {
+            let RngState { seed, stream, word_pos } = rng.state();
+            [seed, stream, word_pos]
+        };
+        let state = State {
+            updates: self.updates,
+            actions: position(&self.actions),
+            order: position(&self.order),
+        };
+        vec![
+            ("tables.safetensors", self.weights()),
+            ("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
+            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ]
+    }
+
+    /// Restores what [`save`](Self::save) gave.
+    pub fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
+        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
+        let bytes = read("tables.safetensors")?;
+        let tables = Arrays::read(&bytes).map_err(|error| wrong("tables.safetensors", &error))?;
+        let table = |name: &str, want: usize| match tables.f64(name) {
+            Ok(values) if values.len() == want => Ok(values),
+            Ok(values) => Err(wrong(name, &format!("{} entries, want {want}", values.len()))),
+            Err(error) => Err(wrong("tables.safetensors", &error)),
+        };
+        let logits = table("logits", self.logits.values().len())?;
+        let values = table("values", self.values.values().len())?;
+        let bytes = read("rollout.safetensors")?;
+        let rollout = Arrays::read(&bytes)
+            .and_then(|arrays| Rollout::from_arrays(&arrays, self.n_states, self.n_actions))
+            .map_err(|error| wrong("rollout.safetensors", &error))?;
+        let state: State =
+            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
+        let rng = |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
+        self.logits.values_mut().copy_from_slice(&logits);
+        self.values.values_mut().copy_from_slice(&values);
+        self.rollout = rollout;
+        self.updates = state.updates;
+        self.actions = rng(state.actions);
+        self.order = rng(state.order);
+        Ok(())
+    }
+
+    /// Both tables.
+    pub fn weights(&self) -> Vec<u8> {
+        to_bytes(&[Array::f64("logits", self.logits.values()), Array::f64("values", self.values.values())])
+    }
+
+    /// The visited (h, s), in order, with the policy as it stands.
+    pub fn visits(&self) -> Vec<Visit> {
+        let decisions = self.rollout.decisions();
+        let mut counts = std::collections::BTreeMap::new();
+        for decision in decisions {
+            *counts.entry((decision.stage, decision.state)).or_insert(0) += 1;
+        }
+        let visit = |((stage, state), count): ((usize, usize), u32)| {
+            let share = f64::from(count) / decisions.len() as f64;
+            Visit { stage, state, share, policy: self.logits.policy(stage, state) }
+        };
+        counts.into_iter().map(visit).collect()
+    }
+}
+
+/// Σ_hs d_hs KL(π_old(· | h, s) ‖ π(· | h, s)): from old to new, averaged over the visited states.
+pub fn mean_kl(visits: &[Visit], logits: &StageTable) -> f64 {
+    visits.iter().map(|visit| visit.share * kl(&visit.policy, &logits.policy(visit.stage, visit.state))).sum()
+}
+
+/// The policy of a table of logits; the mode is taken by whoever evaluates.
+pub struct SoftmaxPolicy<'a>(pub &'a StageTable);
+
+impl OutputPolicy for SoftmaxPolicy<'_> {
+    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.extend(self.0.policy(x.stage, state(x)).into_iter().enumerate());
+    }
+}
