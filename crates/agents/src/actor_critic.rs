@@ -13,15 +13,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::rollout::Rollout;
-use crate::stage_table::{StageTable, kl};
-use crate::{AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, state};
+use crate::stage_table::{StageTable, check_widths, kl};
+use crate::value_table::ValueTable;
+use crate::{
+    AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
+};
+
+/// How the tables learn.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TableConfig {
+    /// Widths of the groups of stages whose tables add up.
+    pub stage_widths: Vec<usize>,
+    /// Least step size of the values.
+    pub value_rate: f64,
+    /// Visits by which values are shrunk.
+    pub value_prior: f64,
+}
+
+impl TableConfig {
+    pub(crate) fn check(&self) -> Result<(), AgentError> {
+        let Self { stage_widths, value_rate: rate, value_prior } = self;
+        require("value_rate", *rate > 0.0 && *rate <= 1.0, "lie in (0, 1]", rate)?;
+        not_negative("value_prior", *value_prior)?;
+        check_widths(stage_widths)
+    }
+}
 
 /// Tables, memory and random streams.
 pub struct ActorCritic {
     /// The policy.
     pub logits: StageTable,
     /// V.
-    pub values: StageTable,
+    pub values: ValueTable,
     /// The episodes since the last update.
     pub rollout: Rollout,
     /// Draws the order of minibatches.
@@ -61,14 +84,15 @@ impl ActorCritic {
     /// Untrained, for a problem with finitely many states.
     pub fn new(
         algo: &'static str,
-        stage_widths: &[usize],
+        config: &TableConfig,
         spec: &EnvSpec,
         seed: u64,
     ) -> Result<Self, AgentError> {
         let n_states = n_states(algo, spec)?;
+        let TableConfig { stage_widths, value_rate, value_prior } = config;
         Ok(Self {
             logits: StageTable::new(stage_widths, spec.horizon, n_states, spec.n_actions),
-            values: StageTable::new(stage_widths, spec.horizon, n_states, 1),
+            values: ValueTable::new(stage_widths, spec.horizon, n_states, *value_rate, *value_prior),
             rollout: Rollout::default(),
             order: stream(seed, Purpose::Replay),
             updates: 0,
@@ -91,12 +115,14 @@ impl ActorCritic {
 
     /// Refuses tables that are no longer finite.
     pub fn check(&self) -> Result<(), UpdateError> {
-        for (table, values) in [("logits", &self.logits), ("values", &self.values)] {
-            if !values.values().iter().all(|value| value.is_finite()) {
-                return Err(UpdateError::TableDiverged { table, step: self.updates });
-            }
+        let diverged = |table| Err(UpdateError::TableDiverged { table, step: self.updates });
+        if !self.logits.values().iter().all(|logit| logit.is_finite()) {
+            diverged("logits")
+        } else if !self.values.is_finite() {
+            diverged("values")
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// The files of a checkpoint.
@@ -105,11 +131,8 @@ impl ActorCritic {
             let RngState { seed, stream, word_pos } = rng.state();
             [seed, stream, word_pos]
         };
-        let state = State {
-            updates: self.updates,
-            actions: position(&self.actions),
-            order: position(&self.order),
-        };
+        let state =
+            State { updates: self.updates, actions: position(&self.actions), order: position(&self.order) };
         vec![
             ("tables.safetensors", self.weights()),
             ("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
@@ -123,13 +146,13 @@ impl ActorCritic {
         let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
         let bytes = read("tables.safetensors")?;
         let tables = Arrays::read(&bytes).map_err(|error| wrong("tables.safetensors", &error))?;
-        let table = |name: &str, want: usize| match tables.f64(name) {
-            Ok(values) if values.len() == want => Ok(values),
-            Ok(values) => Err(wrong(name, &format!("{} entries, want {want}", values.len()))),
-            Err(error) => Err(wrong("tables.safetensors", &error)),
-        };
-        let logits = table("logits", self.logits.values().len())?;
-        let values = table("values", self.values.values().len())?;
+        let logits = tables.f64("logits").map_err(|error| wrong("tables.safetensors", &error))?;
+        let want = self.logits.values().len();
+        if logits.len() != want {
+            return Err(wrong("tables.safetensors", &format!("{} logits, want {want}", logits.len())));
+        }
+        let mut values = self.values.clone();
+        values.restore(&tables).map_err(|error| wrong("tables.safetensors", &error))?;
         let bytes = read("rollout.safetensors")?;
         let rollout = Arrays::read(&bytes)
             .and_then(|arrays| Rollout::from_arrays(&arrays, self.n_states, self.n_actions))
@@ -138,7 +161,7 @@ impl ActorCritic {
             serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
         let rng = |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
         self.logits.values_mut().copy_from_slice(&logits);
-        self.values.values_mut().copy_from_slice(&values);
+        self.values = values;
         self.rollout = rollout;
         self.updates = state.updates;
         self.actions = rng(state.actions);
@@ -148,7 +171,9 @@ impl ActorCritic {
 
     /// Both tables.
     pub fn weights(&self) -> Vec<u8> {
-        to_bytes(&[Array::f64("logits", self.logits.values()), Array::f64("values", self.values.values())])
+        let mut arrays = vec![Array::f64("logits", self.logits.values())];
+        arrays.extend(self.values.to_arrays());
+        to_bytes(&arrays)
     }
 
     /// The visited (h, s), in order, with the policy as it stands.

@@ -9,6 +9,7 @@ pub mod experience;
 pub mod ppo;
 pub mod stage_table;
 pub mod trpo;
+pub mod value_table;
 
 use std::cmp::Ordering;
 

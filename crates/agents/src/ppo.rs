@@ -18,9 +18,9 @@ use bqrl_mdp::env::EnvSpec;
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
-use crate::actor_critic::{ActorCritic, SoftmaxPolicy, mean_kl};
+use crate::actor_critic::{ActorCritic, SoftmaxPolicy, TableConfig, mean_kl};
 use crate::experience::rollout::{Decision, normalise};
-use crate::stage_table::{StageTable, check_widths, score_function};
+use crate::stage_table::{StageTable, score_function};
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
 };
@@ -47,8 +47,10 @@ pub struct Config {
     pub target_kl: f64,
     /// λ of the advantages.
     pub gae_lambda: f64,
-    /// Step size of the values.
+    /// Least step size of the values.
     pub value_rate: f64,
+    /// Visits by which values are shrunk towards those of their group.
+    pub value_prior: f64,
     /// Widths of the groups of stages whose tables add up: [1] is one row per (h, s).
     pub stage_widths: Vec<usize>,
 }
@@ -64,11 +66,14 @@ impl Config {
         positive("learning_rate_decay", self.learning_rate_decay)?;
         not_negative("entropy_bonus", self.entropy_bonus)?;
         not_negative("target_kl", self.target_kl)?;
-        let within = |key, value: f64, holds, want| require(key, holds, want, &value);
-        within("gae_lambda", self.gae_lambda, (0.0..=1.0).contains(&self.gae_lambda), "lie in [0, 1]")?;
-        let rate = self.value_rate;
-        within("value_rate", rate, rate > 0.0 && rate <= 1.0, "lie in (0, 1]")?;
-        check_widths(&self.stage_widths)
+        let lambda = self.gae_lambda;
+        require("gae_lambda", (0.0..=1.0).contains(&lambda), "lie in [0, 1]", &lambda)?;
+        self.tables().check()
+    }
+
+    fn tables(&self) -> TableConfig {
+        let Self { value_rate, value_prior, .. } = *self;
+        TableConfig { stage_widths: self.stage_widths.clone(), value_rate, value_prior }
     }
 }
 
@@ -83,7 +88,7 @@ impl Ppo {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        let tables = ActorCritic::new("ppo", &config.stage_widths, spec, seed)?;
+        let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
         Ok(Self { learning_rate: config.learning_rate, tables, config })
     }
 
@@ -124,7 +129,7 @@ impl Ppo {
                 break;
             }
         }
-        tables.rollout.fit(&mut tables.values, &estimates.targets, config.value_rate);
+        tables.rollout.fit(&mut tables.values, &estimates.targets);
         tables.rollout.clear();
         tables.check()
     }
@@ -188,5 +193,150 @@ impl Agent for Ppo {
 
     fn weights(&self) -> Vec<u8> {
         self.tables.weights()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::env::ObservationSpace;
+    use bqrl_mdp::trajectory::{End, Observation};
+
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            episodes_per_update: 2,
+            epochs: 1,
+            minibatch_size: 8,
+            clip: 0.2,
+            learning_rate: 0.1,
+            learning_rate_decay: 100.0,
+            entropy_bonus: 0.0,
+            target_kl: 0.0,
+            gae_lambda: 1.0,
+            value_rate: 0.01,
+            value_prior: 0.0,
+            stage_widths: vec![1],
+        }
+    }
+
+    /// Two stages, one state, two actions.
+    fn agent(config: Config) -> Ppo {
+        let spec = EnvSpec {
+            name: "two-step".into(),
+            observations: ObservationSpace::Discrete { n: 1, ordered: false },
+            n_actions: 2,
+            horizon: 2,
+            horizon_is_task: true,
+            reward_bounds: None,
+        };
+        let mut agent = Ppo::new(config, &spec, 1).unwrap();
+        agent.begin_episode(0);
+        agent
+    }
+
+    /// An episode of these actions, which earns `reward` at the horizon.
+    fn play(agent: &mut Ppo, actions: [usize; 2], reward: f64) {
+        let observation = Observation::Index(0);
+        let at = |stage| Input { stage, observation: &observation, collected: 0.0 };
+        let mut step = |stage, reward, end| {
+            let transition =
+                Transition { x: at(stage), action: actions[stage], reward, next: at(stage + 1), end };
+            agent.observe(&transition).unwrap();
+        };
+        step(0, 0.0, End::NotYet);
+        step(1, reward, End::Horizon);
+    }
+
+    #[test]
+    fn an_update_on_a_two_step_problem_matches_hand_computation() {
+        // Two episodes: actions (1, 0) earn 1, actions (0, 0) earn 0. V = 0, λ = 1: A = 1, 1, 0, 0; normalised +1, +1, −1, −1.
+        // Uniform policy, ratio 1, one pass: the row of stage 0 gets .1·(+1)(e_1 − ½) + .1·(−1)(e_0 − ½) = (−.1, .1);
+        // at stage 1 action 0 was taken twice, with +1 and −1: nothing.
+        let mut agent = agent(config());
+        play(&mut agent, [1, 0], 1.0);
+        assert_eq!(agent.tables.logits.values(), [0.0; 4]);
+        play(&mut agent, [0, 0], 0.0);
+        let close = |got: &[f64], want: &[f64]| got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(close(agent.tables.logits.values(), &[-0.1, 0.1, 0.0, 0.0]), "{:?}", agent.tables.logits);
+        // Targets 1, 1, 0, 0 at stages 0, 1, 0, 1, steps 1/n: u_0 = 1, 1, 2/3, ½ leaves 0, 0, −2/3, −½;
+        // u(0) = (0 − 2/3)/2 and u(1) = (0 − ½)/2. V(0) = ½ − 1/3, V(1) = ½ − ¼.
+        assert!((agent.tables.values.read(0, 0) - 1.0 / 6.0).abs() < 1e-12);
+        assert!((agent.tables.values.read(1, 0) - 0.25).abs() < 1e-12);
+        assert_eq!((agent.tables.rollout.episodes(), agent.updates()), (0, 1));
+    }
+
+    #[test]
+    fn clipping_stops_the_ratio_and_a_kl_limit_stops_the_passes() {
+        // The same episodes, many passes of large steps. Without a limit the ratio of action 1 at stage 0 passes 1 + ε in one
+        // step and then rests: a clipped term has no slope.
+        let moved = |change: fn(&mut Config)| {
+            let mut settings = Config { epochs: 50, learning_rate: 0.02, ..config() };
+            change(&mut settings);
+            let mut agent = agent(settings);
+            play(&mut agent, [1, 0], 1.0);
+            play(&mut agent, [0, 0], 0.0);
+            (agent.tables.logits.policy(0, 0)[1], agent.updates())
+        };
+        let (clipped, passes) = moved(|_| {});
+        // π(1) = .6 is ratio 1.2; one step of .02 more moves it by less than .01.
+        assert!((0.6..0.61).contains(&clipped) && passes == 50, "{clipped}, {passes}");
+        let (free, _) = moved(|c| c.clip = 10.0);
+        assert!(free > 0.65, "{free}");
+        // KL((½, ½) ‖ (½−x, ½+x)) ≈ 2x², averaged over two stages x²: .001 is passed near x = .032, at the seventh step of .01/2.
+        let (limited, passes) = moved(|c| c.target_kl = 0.001);
+        assert!(limited < 0.54 && passes < 10, "{limited}, {passes}");
+    }
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        // On both sides of the clip, for both signs of the advantage, with entropy, with shared stages.
+        let decision = |stage, action| Decision {
+            stage,
+            state: 1,
+            action,
+            reward: 0.0,
+            next_state: 0,
+            is_final: true,
+            goes_on: false,
+        };
+        let mut logits = StageTable::new(&[1, 2], 3, 2, 3);
+        logits.values_mut().iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 * 1.3).sin());
+        let (clip, entropy_bonus) = (0.2, 0.3);
+        let mut met = std::collections::BTreeSet::new();
+        for (stage, action, old, advantage) in
+            [(0, 0, 0.3, 1.5), (1, 2, 0.01, 1.5), (2, 1, 0.9, -2.0), (2, 0, 0.05, -2.0), (1, 1, 0.99, 1.0)]
+        {
+            let d = decision(stage, action);
+            let objective = |table: &StageTable| {
+                let policy = table.policy(stage, 1);
+                let ratio = policy[action] / old;
+                let surrogate = (ratio * advantage).min(ratio.clamp(1.0 - clip, 1.0 + clip) * advantage);
+                surrogate - entropy_bonus * policy.iter().map(|p| p * p.ln()).sum::<f64>()
+            };
+            let row = gradient(&logits, &d, old, advantage, clip, entropy_bonus);
+            let bare = gradient(&logits, &d, old, advantage, clip, 0.0);
+            met.insert((advantage > 0.0, bare.iter().all(|g| *g == 0.0)));
+            let mut analytic = logits.zeros();
+            analytic.add(stage, 1, &row);
+            for i in 0..logits.values().len() {
+                let at = |sign: f64| {
+                    let mut moved = logits.clone();
+                    moved.values_mut()[i] += sign * 1e-6;
+                    objective(&moved)
+                };
+                let numeric = (at(1.0) - at(-1.0)) / 2e-6;
+                let got = analytic.values()[i];
+                assert!((got - numeric).abs() < 1e-7, "parameter {i}: {got} and {numeric}");
+            }
+        }
+        assert_eq!(met.len(), 4, "both signs, clipped and not: {met:?}");
+    }
+
+    #[test]
+    fn the_step_size_falls_with_the_episodes() {
+        let mut agent = agent(config());
+        agent.begin_episode(100);
+        assert!((agent.learning_rate - 0.05).abs() < 1e-15);
     }
 }

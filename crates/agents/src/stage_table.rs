@@ -48,11 +48,6 @@ impl StageTable {
         Self { values: vec![0.0; self.values.len()], ..self.clone() }
     }
 
-    /// The number of tables that add up.
-    pub fn n_parts(&self) -> usize {
-        self.parts.len()
-    }
-
     /// θ, one table after the other.
     pub fn values(&self) -> &[f64] {
         &self.values
@@ -64,7 +59,7 @@ impl StageTable {
     }
 
     /// Where the rows of (h, s) begin, one in every part. A cut-off bootstraps at h = H, from the last stage's row.
-    fn rows(&self, stage: usize, state: usize) -> impl Iterator<Item = usize> + use<'_> {
+    pub(crate) fn rows(&self, stage: usize, state: usize) -> impl Iterator<Item = usize> + use<'_> {
         assert!(state < self.n_states, "state {state}, want one below {}", self.n_states);
         let stage = stage.min(self.horizon - 1);
         self.parts

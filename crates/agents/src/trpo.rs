@@ -20,9 +20,9 @@ use bqrl_mdp::env::EnvSpec;
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
-use crate::actor_critic::{ActorCritic, SoftmaxPolicy, Visit, mean_kl};
+use crate::actor_critic::{ActorCritic, SoftmaxPolicy, TableConfig, Visit, mean_kl};
 use crate::experience::rollout::{Decision, normalise};
-use crate::stage_table::{StageTable, check_widths, score_function};
+use crate::stage_table::{StageTable, score_function};
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
 };
@@ -47,8 +47,10 @@ pub struct Config {
     pub backtrack_factor: f64,
     /// λ of the advantages.
     pub gae_lambda: f64,
-    /// Step size of the values.
+    /// Least step size of the values.
     pub value_rate: f64,
+    /// Visits by which values are shrunk towards those of their group.
+    pub value_prior: f64,
     /// Widths of the groups of stages whose tables add up: [1] is one row per (h, s).
     pub stage_widths: Vec<usize>,
 }
@@ -66,9 +68,12 @@ impl Config {
         require("backtrack_factor", 0.0 < b && b < 1.0, "lie in (0, 1)", &b)?;
         let lambda = self.gae_lambda;
         require("gae_lambda", (0.0..=1.0).contains(&lambda), "lie in [0, 1]", &lambda)?;
-        let rate = self.value_rate;
-        require("value_rate", rate > 0.0 && rate <= 1.0, "lie in (0, 1]", &rate)?;
-        check_widths(&self.stage_widths)
+        self.tables().check()
+    }
+
+    fn tables(&self) -> TableConfig {
+        let Self { value_rate, value_prior, .. } = *self;
+        TableConfig { stage_widths: self.stage_widths.clone(), value_rate, value_prior }
     }
 }
 
@@ -86,7 +91,7 @@ impl Trpo {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        let tables = ActorCritic::new("trpo", &config.stage_widths, spec, seed)?;
+        let tables = ActorCritic::new("trpo", &config.tables(), spec, seed)?;
         Ok(Self { max_kl: config.max_kl, tables, config })
     }
 
@@ -113,7 +118,7 @@ impl Trpo {
             line_search(&mut tables.logits, &surrogate, &step, *max_kl, factors);
         }
         tables.updates += 1;
-        tables.rollout.fit(&mut tables.values, &estimates.targets, config.value_rate);
+        tables.rollout.fit(&mut tables.values, &estimates.targets);
         tables.rollout.clear();
         tables.check()
     }
@@ -257,5 +262,157 @@ impl Agent for Trpo {
 
     fn weights(&self) -> Vec<u8> {
         self.tables.weights()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rollout on three stages, two states and three actions, with shared stages, around an uneven policy.
+    fn tables() -> (StageTable, Vec<Decision>, Vec<f64>) {
+        let mut logits = StageTable::new(&[1, 2], 3, 2, 3);
+        logits.values_mut().iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 * 1.3).sin());
+        let taken = [(0, 0, 0), (1, 1, 2), (2, 0, 1), (0, 0, 2), (1, 1, 0), (2, 1, 1), (0, 0, 1)];
+        let decision = |(stage, state, action)| Decision {
+            stage,
+            state,
+            action,
+            reward: 0.0,
+            next_state: 0,
+            is_final: stage == 2,
+            goes_on: stage < 2,
+        };
+        (logits, taken.map(decision).to_vec(), vec![1.0, -0.5, 2.0, -1.0, 0.3, -1.7, 0.4])
+    }
+
+    fn surrogate<'a>(old: &StageTable, decisions: &'a [Decision], advantages: &'a [f64]) -> Surrogate<'a> {
+        let mut visits: Vec<Visit> = Vec::new();
+        let share = 1.0 / decisions.len() as f64;
+        for d in decisions {
+            match visits.iter_mut().find(|visit| (visit.stage, visit.state) == (d.stage, d.state)) {
+                Some(visit) => visit.share += share,
+                None => visits.push(Visit {
+                    stage: d.stage,
+                    state: d.state,
+                    share,
+                    policy: old.policy(d.stage, d.state),
+                }),
+            }
+        }
+        Surrogate { decisions, advantages, visits, old: old.clone() }
+    }
+
+    fn moved(table: &StageTable, direction: &[f64], length: f64) -> StageTable {
+        let mut moved = table.clone();
+        moved.values_mut().iter_mut().zip(direction).for_each(|(x, d)| *x += length * d);
+        moved
+    }
+
+    fn unit(n: usize, i: usize) -> Vec<f64> {
+        (0..n).map(|j| f64::from(u8::from(i == j))).collect()
+    }
+
+    #[test]
+    fn the_gradient_of_the_surrogate_matches_finite_differences() {
+        let (logits, decisions, advantages) = tables();
+        let surrogate = surrogate(&logits, &decisions, &advantages);
+        let gradient = surrogate.gradient();
+        let n = logits.values().len();
+        for i in 0..n {
+            let at = |sign: f64| surrogate.value(&moved(&logits, &unit(n, i), sign * 1e-6));
+            let numeric = (at(1.0) - at(-1.0)) / 2e-6;
+            assert!((gradient.values()[i] - numeric).abs() < 1e-8, "{i}: {} {numeric}", gradient.values()[i]);
+        }
+    }
+
+    #[test]
+    fn the_fisher_product_is_the_second_derivative_of_the_kl() {
+        // K(θ_old) = 0 is a minimum, so K(θ_old + εv) = ε²/2 vᵀFv + O(ε³), and mixed second differences give wᵀFv.
+        let (logits, decisions, advantages) = tables();
+        let surrogate = surrogate(&logits, &decisions, &advantages);
+        assert_eq!(surrogate.kl(&logits), 0.0);
+        let n = logits.values().len();
+        let v: Vec<f64> = (0..n).map(|i| (i as f64 * 0.9).cos()).collect();
+        let product = surrogate.fisher_product(&v, 0.0);
+        let step = 1e-4;
+        for i in 0..n {
+            let at = |a: f64, b: f64| surrogate.kl(&moved(&moved(&logits, &v, a), &unit(n, i), b));
+            let differences = at(step, step) - at(step, -step) - at(-step, step) + at(-step, -step);
+            let numeric = differences / (4.0 * step * step);
+            assert!((product[i] - numeric).abs() < 1e-6, "{i}: {} and {numeric}", product[i]);
+        }
+        let damped = surrogate.fisher_product(&v, 0.5);
+        assert!(damped.iter().zip(&product).zip(&v).all(|((d, p), v)| (d - p - 0.5 * v).abs() < 1e-12));
+    }
+
+    #[test]
+    fn without_sharing_the_fisher_matrix_is_one_block_per_visited_state() {
+        // A uniform policy over two actions: F_hs = d_hs (¼, −¼; −¼, ¼).
+        let old = StageTable::new(&[1], 2, 1, 2);
+        let visit = |stage, share| Visit { stage, state: 0, share, policy: vec![0.5, 0.5] };
+        let surrogate =
+            Surrogate { decisions: &[], advantages: &[], visits: vec![visit(0, 0.75), visit(1, 0.25)], old };
+        let product = surrogate.fisher_product(&[1.0, 0.0, 0.0, 4.0], 0.0);
+        assert_eq!(product, [0.1875, -0.1875, -0.25, 0.25]);
+    }
+
+    #[test]
+    fn conjugate_gradients_solve_the_damped_system() {
+        let (logits, decisions, advantages) = tables();
+        let surrogate = surrogate(&logits, &decisions, &advantages);
+        let g = surrogate.gradient();
+        let product = |v: &[f64]| surrogate.fisher_product(v, 1e-3);
+        let x = conjugate_gradients(product, g.values(), 100);
+        let residual: Vec<f64> = product(&x).iter().zip(g.values()).map(|(fx, g)| fx - g).collect();
+        let relative = (dot(&residual, &residual) / dot(g.values(), g.values())).sqrt();
+        assert!(relative < 1e-7, "{relative}");
+        // F is singular (adding a constant to a row changes nothing), and g lies in its range: no damping is needed.
+        let x = conjugate_gradients(|v| surrogate.fisher_product(v, 0.0), g.values(), 100);
+        let residual: Vec<f64> =
+            surrogate.fisher_product(&x, 0.0).iter().zip(g.values()).map(|(fx, g)| fx - g).collect();
+        let relative = (dot(&residual, &residual) / dot(g.values(), g.values())).sqrt();
+        assert!(relative < 1e-7, "{relative}");
+        // Nothing to solve.
+        assert_eq!(conjugate_gradients(product, &vec![0.0; x.len()], 10), vec![0.0; x.len()]);
+    }
+
+    #[test]
+    fn a_step_improves_the_surrogate_within_the_trust_region() {
+        let (logits, decisions, advantages) = tables();
+        let surrogate = surrogate(&logits, &decisions, &advantages);
+        let product = |v: &[f64]| surrogate.fisher_product(v, 1e-3);
+        let x = conjugate_gradients(product, surrogate.gradient().values(), 50);
+        for max_kl in [1e-4, 1e-2, 1.0] {
+            let scale = (2.0 * max_kl / dot(&x, &product(&x))).sqrt();
+            let step: Vec<f64> = x.iter().map(|x| scale * x).collect();
+            let mut found = logits.clone();
+            assert!(line_search(&mut found, &surrogate, &step, max_kl, (0..20).map(|j| 0.7_f64.powi(j))));
+            assert!(surrogate.value(&found) > surrogate.value(&logits));
+            let kl = surrogate.kl(&found);
+            assert!(kl <= max_kl, "{kl}");
+            // A small region is nearly quadratic, and the first step nearly fills it.
+            assert!(max_kl > 1e-3 || kl > 0.5 * max_kl, "{kl}");
+        }
+    }
+
+    #[test]
+    fn failed_line_search_restores_the_policy_bit_for_bit() {
+        let (logits, decisions, advantages) = tables();
+        let surrogate = surrogate(&logits, &decisions, &advantages);
+        let bits = |table: &StageTable| table.values().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let uphill = surrogate.gradient();
+        let downhill: Vec<f64> = uphill.values().iter().map(|g| -g).collect();
+        let factors = || (0..10).map(|j| 0.5_f64.powi(j));
+        // Downhill nothing improves, however short the step; uphill nothing stays in an empty region.
+        let mut table = logits.clone();
+        assert!(!line_search(&mut table, &surrogate, &downhill, f64::INFINITY, factors()));
+        assert_eq!(bits(&table), bits(&logits));
+        assert!(!line_search(&mut table, &surrogate, uphill.values(), 0.0, factors()));
+        assert_eq!(bits(&table), bits(&logits));
+        // Steps that are no numbers are refused too.
+        let wild = vec![f64::INFINITY; downhill.len()];
+        assert!(!line_search(&mut table, &surrogate, &wild, 0.1, factors()));
+        assert_eq!(bits(&table), bits(&logits));
     }
 }

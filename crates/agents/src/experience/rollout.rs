@@ -11,7 +11,7 @@
 //! any surprise teaches nothing.
 
 use super::arrays::{Array, Arrays, RestoreError};
-use crate::stage_table::StageTable;
+use crate::value_table::ValueTable;
 use crate::{Transition, state};
 
 /// A decision, and what came of it.
@@ -82,15 +82,14 @@ impl Rollout {
     }
 
     /// Advantages and λ-returns from the values V.
-    pub fn estimate(&self, values: &StageTable, gae_lambda: f64) -> Estimates {
-        let value = |stage, state| values.read(stage, state)[0];
+    pub fn estimate(&self, values: &ValueTable, gae_lambda: f64) -> Estimates {
         let mut advantages = vec![0.0; self.decisions.len()];
         let mut targets = advantages.clone();
         let mut following = 0.0;
         for (t, decision) in self.decisions.iter().enumerate().rev() {
             let Decision { stage, state, reward, next_state, is_final, goes_on, .. } = *decision;
-            let baseline = value(stage, state);
-            let bootstrap = if is_final { 0.0 } else { value(stage + 1, next_state) };
+            let baseline = values.read(stage, state);
+            let bootstrap = if is_final { 0.0 } else { values.read(stage + 1, next_state) };
             let delta = reward + bootstrap - baseline;
             advantages[t] = delta + if goes_on { gae_lambda * following } else { 0.0 };
             targets[t] = advantages[t] + baseline;
@@ -99,14 +98,10 @@ impl Rollout {
         Estimates { advantages, targets }
     }
 
-    /// One pass of gradient steps on ½(V − y)², in the order of the episodes.
-    ///
-    /// The parts of the table share a step, so that at `value_rate` = 1 a value jumps to its target.
-    pub fn fit(&self, values: &mut StageTable, targets: &[f64], value_rate: f64) {
-        let share = value_rate / values.n_parts() as f64;
+    /// One pass over the targets, in the order of the episodes.
+    pub fn fit(&self, values: &mut ValueTable, targets: &[f64]) {
         for (Decision { stage, state, .. }, y) in self.decisions.iter().zip(targets) {
-            let error = y - values.read(*stage, *state)[0];
-            values.add(*stage, *state, &[share * error]);
+            values.learn(*stage, *state, *y);
         }
     }
 
@@ -175,4 +170,79 @@ pub fn normalise(advantages: &mut [f64]) {
     // Equal advantages differ from their mean by rounding only.
     let scale = if deviation > 1e-9 * (1.0 + mean.abs()) { deviation.recip() } else { 0.0 };
     advantages.iter_mut().for_each(|a| *a *= scale);
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::trajectory::{End, Observation};
+
+    use super::*;
+    use crate::Input;
+
+    /// Stores (h, s, r, s', end) with action 0.
+    fn rollout(steps: &[(usize, usize, f64, usize, End)]) -> Rollout {
+        let mut rollout = Rollout::default();
+        for &(stage, state, reward, next_state, end) in steps {
+            let (here, there) = (Observation::Index(state), Observation::Index(next_state));
+            let x = Input { stage, observation: &here, collected: 0.0 };
+            let next = Input { stage: stage + 1, observation: &there, collected: reward };
+            rollout.store(&Transition { x, action: 0, reward, next, end });
+        }
+        rollout
+    }
+
+    /// Different values at every (h, s).
+    fn values() -> ValueTable {
+        let mut values = ValueTable::new(&[1], 2, 2, 0.1, 0.0);
+        for (stage, state) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            values.learn(stage, state, (1 + 2 * stage + state) as f64);
+        }
+        values
+    }
+
+    #[test]
+    fn advantages_and_targets_match_hand_computation() {
+        let v = values();
+        let (a, b) = (v.read(0, 0), v.read(1, 1));
+        // Two steps: (0, 0) –r 1→ (1, 1) –r 2→ end at the horizon. λ = ½.
+        //   δ_1 = 2 − V(1,1);  A_1 = δ_1;  y_1 = 2
+        //   δ_0 = 1 + V(1,1) − V(0,0);  A_0 = δ_0 + ½ A_1;  y_0 = A_0 + V(0,0)
+        let steps = [(0, 0, 1.0, 1, End::NotYet), (1, 1, 2.0, 0, End::Horizon)];
+        let Estimates { advantages, targets } = rollout(&steps).estimate(&v, 0.5);
+        let (a_1, a_0) = (2.0 - b, 1.0 + b - a + 0.5 * (2.0 - b));
+        assert_eq!(advantages, [a_0, a_1]);
+        assert!((targets[0] - (a_0 + a)).abs() < 1e-12 && (targets[1] - 2.0).abs() < 1e-12);
+        // λ = 1 is the return, whatever V is; λ = 0 is one step.
+        let monte_carlo = rollout(&steps).estimate(&v, 1.0);
+        assert!((monte_carlo.targets[0] - 3.0).abs() < 1e-12, "{:?}", monte_carlo.targets);
+        assert!((rollout(&steps).estimate(&v, 0.0).targets[0] - (1.0 + b)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_episode_ends_where_it_ends_and_a_cut_off_bootstraps() {
+        let v = values();
+        let ends = [End::Terminated, End::Horizon, End::Cutoff];
+        let target = |end| {
+            let steps = [(0, 0, 1.0, 1, end), (0, 1, 5.0, 0, End::Terminated)];
+            rollout(&steps).estimate(&v, 0.9).targets
+        };
+        let [terminated, horizon, cut_off] = ends.map(target);
+        // Nothing of the second episode leaks into the first.
+        assert_eq!((&terminated, terminated[0]), (&horizon, 1.0));
+        assert!((cut_off[0] - (1.0 + v.read(1, 1))).abs() < 1e-12, "{cut_off:?}");
+        assert_eq!(rollout(&[(0, 0, 1.0, 1, End::Cutoff), (0, 1, 5.0, 0, End::NotYet)]).episodes(), 1);
+    }
+
+    #[test]
+    fn normalised_advantages_have_mean_0_and_deviation_1() {
+        // Mean 2, deviations −1, −1, 2: variance 2.
+        let mut advantages = [1.0, 1.0, 4.0];
+        normalise(&mut advantages);
+        let want = [-1.0, -1.0, 2.0].map(|d: f64| d / 2.0_f64.sqrt());
+        assert!(advantages.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{advantages:?}");
+        // What is equal but for rounding is not blown up.
+        let mut equal = [0.1 + 0.2, 0.3, 0.3];
+        normalise(&mut equal);
+        assert_eq!(equal, [0.0; 3]);
+    }
 }
