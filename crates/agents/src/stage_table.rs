@@ -44,6 +44,7 @@ impl StageTable {
     }
 
     /// A table of the same shape, all zero.
+    #[must_use]
     pub fn zeros(&self) -> Self {
         Self { values: vec![0.0; self.values.len()], ..self.clone() }
     }
@@ -94,9 +95,13 @@ impl StageTable {
 /// exp x_a / Σ_b exp x_b, without overflow.
 fn softmax(mut x: Vec<f64>) -> Vec<f64> {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    x.iter_mut().for_each(|x| *x = (*x - largest).exp());
+    for x in &mut x {
+        *x = (*x - largest).exp();
+    }
     let total: f64 = x.iter().sum();
-    x.iter_mut().for_each(|x| *x /= total);
+    for x in &mut x {
+        *x /= total;
+    }
     x
 }
 

@@ -110,7 +110,7 @@ const GOLDEN: [Golden; 3] = [
             "agent.value_prior=10.0",
             "agent.stage_widths=[1]",
         ],
-        result: (0, 0.0, 0.0),
+        result: (59, 0.75, 15.0),
     },
 ];
 

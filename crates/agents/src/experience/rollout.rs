@@ -7,8 +7,8 @@
 //! A_t ← (A_t − mean A) / std A                               over the whole rollout
 //! ```
 //!
-//! The normalisation divides by n, and leaves advantages that are all equal alone but for their mean: an episode without
-//! any surprise teaches nothing.
+//! The standard deviation divides by n. Advantages that are all equal become 0: episodes without any surprise teach
+//! nothing.
 
 use super::arrays::{Array, Arrays, RestoreError};
 use crate::value_table::ValueTable;
@@ -165,11 +165,15 @@ impl Rollout {
 pub fn normalise(advantages: &mut [f64]) {
     let n = advantages.len() as f64;
     let mean = advantages.iter().sum::<f64>() / n;
-    advantages.iter_mut().for_each(|a| *a -= mean);
+    for a in &mut *advantages {
+        *a -= mean;
+    }
     let deviation = (advantages.iter().map(|a| a * a).sum::<f64>() / n).sqrt();
     // Equal advantages differ from their mean by rounding only.
     let scale = if deviation > 1e-9 * (1.0 + mean.abs()) { deviation.recip() } else { 0.0 };
-    advantages.iter_mut().for_each(|a| *a *= scale);
+    for a in advantages {
+        *a *= scale;
+    }
 }
 
 #[cfg(test)]
