@@ -336,11 +336,11 @@ mod tests {
         let v: Vec<f64> = (0..n).map(|i| (i as f64 * 0.9).cos()).collect();
         let product = surrogate.fisher_product(&v, 0.0);
         let step = 1e-4;
-        for i in 0..n {
+        for (i, product) in product.iter().enumerate() {
             let at = |a: f64, b: f64| surrogate.kl(&moved(&moved(&logits, &v, a), &unit(n, i), b));
             let differences = at(step, step) - at(step, -step) - at(-step, step) + at(-step, -step);
             let numeric = differences / (4.0 * step * step);
-            assert!((product[i] - numeric).abs() < 1e-6, "{i}: {} and {numeric}", product[i]);
+            assert!((product - numeric).abs() < 1e-6, "{i}: {product} and {numeric}");
         }
         let damped = surrogate.fisher_product(&v, 0.5);
         assert!(damped.iter().zip(&product).zip(&v).all(|((d, p), v)| (d - p - 0.5 * v).abs() < 1e-12));
