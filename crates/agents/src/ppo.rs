@@ -51,7 +51,7 @@ pub struct Config {
     pub value_rate: f64,
     /// Visits by which values are shrunk towards those of their group.
     pub value_prior: f64,
-    /// Widths of the groups of stages whose tables add up: [1] is one row per (h, s).
+    /// Widths of the groups of stages whose tables add up: `[1]` is one row per (h, s).
     pub stage_widths: Vec<usize>,
 }
 

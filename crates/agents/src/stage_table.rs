@@ -6,9 +6,9 @@
 //! ∂ row_b / ∂ θ_k(⌊h/w_k⌋, s)_b = 1                  so a gradient in the row is the same gradient in every θ_k
 //! ```
 //!
-//! Widths [1] give one independent row per (h, s): the plain table. [1, H] adds a row that all stages of a state share, so
+//! Widths `[1]` give one independent row per (h, s): the plain table. `[1, H]` adds a row that all stages of a state share, so
 //! that a visit teaches the other stages too while every (h, s) still has a row of its own and can represent any policy;
-//! [H] alone is a stationary table. Whatever is linear in the rows (gradients, the Fisher product) goes through
+//! `[H]` alone is a stationary table. Whatever is linear in the rows (gradients, the Fisher product) goes through
 //! [`StageTable::read`] and its transpose [`StageTable::add`].
 
 use crate::{AgentError, require};

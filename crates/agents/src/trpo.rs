@@ -10,7 +10,7 @@
 //! θ       = θ_old + b^j √(2δ / xᵀ(F + damping I)x) x,  the first j = 0, 1, … with L(θ) > L(θ_old) and K(θ) ≤ δ
 //! ```
 //!
-//! Where no j is good enough the parameters are put back as they were. With `stage_widths` = [1] the matrix F is block-diagonal;
+//! Where no j is good enough the parameters are put back as they were. With `stage_widths` = `[1]` the matrix F is block-diagonal;
 //! tables that share stages couple its blocks through their sums (see [`crate::stage_table`]), and the product stays exact.
 //! What the source leaves open: δ falls as 1/(1 + t/`max_kl_decay`) over the episodes, because a step of constant size follows
 //! noise once the policy is good; V is fitted as in PPO.
@@ -51,7 +51,7 @@ pub struct Config {
     pub value_rate: f64,
     /// Visits by which values are shrunk towards those of their group.
     pub value_prior: f64,
-    /// Widths of the groups of stages whose tables add up: [1] is one row per (h, s).
+    /// Widths of the groups of stages whose tables add up: `[1]` is one row per (h, s).
     pub stage_widths: Vec<usize>,
 }
 
