@@ -3,10 +3,15 @@
 //! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it
 //! cannot change it: [`Agent::output`] takes `&self`.
 
+pub mod actor_critic;
 pub mod deep_bqrl;
 pub mod experience;
+pub mod ppo;
 pub mod qppo;
 pub mod qr_dqn;
+pub mod stage_table;
+pub mod trpo;
+pub mod value_table;
 pub mod var_q;
 
 use std::cmp::Ordering;

@@ -28,7 +28,8 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 fn contents(desk: &Desk, run: &str) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![(format!("{run}/config.toml"), desk.bytes(&format!("{run}/config.toml")))];
     for seed in ["seed-42", "seed-7"] {
-        for name in ["episodes.csv", "evaluations.csv", "weights.safetensors"] {
+        for name in ["episodes.csv", "evaluations.csv", "evaluations-distribution.csv", "weights.safetensors"]
+        {
             let path = format!("{run}/{seed}/{name}");
             if desk.path(&path).exists() {
                 files.push((format!("{seed}/{name}"), desk.bytes(&path)));
@@ -76,6 +77,49 @@ fn seeds_in_parallel_are_the_same_runs_one_after_the_other() {
     assert_eq!(contents(&desk, "a").len(), 9);
 }
 
+/// A stochastic policy at two levels: its mode in the places of a greedy policy, the distribution beside it.
+#[test]
+fn one_risk_neutral_run_serves_several_levels_and_reports_mode_and_distribution() {
+    let desk = Desk::new();
+    let command = ["train", "--algo", "ppo", "--tau", "0.1,0.9", "--episodes", "60", "--seeds", "42,7"];
+    let with = |more: &[&'static str]| [&command[..], more].concat();
+    let summary = desk.json(&with(&["--quiet", "--out", "run"]));
+    let distribution = summary["distribution"].as_array().unwrap();
+    assert_eq!((levels(&summary).len(), distribution.len()), (2, 2));
+    for (mode, drawn) in levels(&summary).iter().zip(distribution) {
+        assert_eq!(mode["tau"], drawn["tau"]);
+        assert_eq!(mode["best_quantile"], drawn["best_quantile"]);
+        assert_eq!(drawn["quantile_policy_gap"].as_array().unwrap().len(), 2);
+        // The mode of a policy that is still uncertain earns something else than the policy.
+        assert_ne!(mode["final_mean"], drawn["final_mean"]);
+    }
+    // One policy serves both levels.
+    assert_eq!(distribution[0]["final_mean"], distribution[1]["final_mean"]);
+    assert_eq!(summary["final_mean"], levels(&summary)[0]["final_mean"]);
+
+    // Both files: the same rows (before the first episode, then every ten; two levels), the same regret, the last gap as
+    // in the summary.
+    for (name, of) in
+        [("evaluations.csv", &summary["taus"]), ("evaluations-distribution.csv", &summary["distribution"])]
+    {
+        let text = desk.read(&format!("run/seed-42/{name}"));
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!(rows.len(), 1 + 7 * 2, "{name}");
+        assert_eq!(rows[0][5], "quantile_policy_gap");
+        let [low, high] = [&rows[13], &rows[14]];
+        assert_eq!((low[0], low[1], high[0], high[1]), ("60", "0.1", "60", "0.9"));
+        for (level, row) in [low, high].into_iter().enumerate() {
+            let gap: f64 = row[5].parse().unwrap();
+            assert_eq!(of[level]["quantile_policy_gap"][0].as_f64().unwrap(), gap, "{name}");
+        }
+    }
+
+    // The table has a line per seed, level and policy.
+    let table = desk.ok(&with(&["--quiet", "--out", "again"]));
+    assert_eq!(table.matches(" mode ").count(), 4, "{table}");
+    assert_eq!(table.matches(" distribution ").count(), 4, "{table}");
+}
+
 #[test]
 fn a_killed_run_goes_on_and_ends_byte_identical() {
     let desk = Desk::new();
@@ -99,6 +143,47 @@ fn a_killed_run_goes_on_and_ends_byte_identical() {
     assert!(kills > 0, "the run was too short to be killed");
     desk.ok(&["train", "--resume", "killed", "--quiet"]);
     assert_eq!(contents(&desk, "killed"), contents(&desk, "whole"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_policy_gradient_goes_on_and_ends_byte_identical() {
+    // A checkpoint every 7 episodes falls into the middle of a rollout of 5; the interrupt falls anywhere.
+    for algo in ["ppo", "trpo"] {
+        let desk = Desk::new();
+        let command = |out| {
+            let set = "run.checkpoint_every=7";
+            let levels = "0.1,0.5";
+            [
+                "train",
+                "frozen-lake",
+                "--algo",
+                algo,
+                "--tau",
+                levels,
+                "--episodes",
+                "1500",
+                "--set",
+                set,
+                "--out",
+                out,
+            ]
+        };
+        desk.ok(&command("whole"));
+        let child =
+            desk.command(&command("cut")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !desk.path("cut/seed-42/checkpoints").exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let code = child.wait_with_output().unwrap().status.code();
+        assert_eq!(code, Some(130), "{algo} was too fast to be interrupted");
+        let summary = desk.json(&["train", "--resume", "cut", "--quiet"]);
+        assert_eq!(summary["distribution"].as_array().unwrap().len(), 2);
+        assert_eq!(contents(&desk, "cut"), contents(&desk, "whole"), "{algo}");
+        assert_eq!(contents(&desk, "cut").len(), 6);
+    }
 }
 
 #[cfg(unix)]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bqrl_agents::{deep_bqrl, qppo, qr_dqn, var_q};
+use bqrl_agents::{deep_bqrl, ppo, qppo, qr_dqn, trpo, var_q};
 use bqrl_math::buffer::{Buffer, BufferError, check_tau};
 use bqrl_mdp::csv::{self, CsvError};
 use bqrl_mdp::model::{Model, ModelError, Problem};
@@ -80,6 +80,10 @@ pub enum AgentConfig {
     VarQ(var_q::Config),
     /// Quantile-based PPO.
     Qppo(qppo::Config),
+    /// Clipped policy gradient.
+    Ppo(ppo::Config),
+    /// Policy gradient in a trust region.
+    Trpo(trpo::Config),
 }
 
 /// Which levels a run of an algorithm may name.
@@ -107,7 +111,7 @@ pub struct Algo {
 }
 
 /// The algorithms.
-pub const ALGOS: [Algo; 4] = [
+pub const ALGOS: [Algo; 6] = [
     Algo {
         name: "deep-bqrl",
         about: "the paper's Algorithm 1: an ensemble of quantile critics, for one level",
@@ -135,6 +139,20 @@ pub const ALGOS: [Algo; 4] = [
         levels: Levels::One,
         dominant: ("agent.learning_rate", 0.01, 10.0),
         preset: include_str!("../../../experiments/qppo.toml"),
+    },
+    Algo {
+        name: "ppo",
+        about: "risk-neutral policy gradient on tables, clipped; any levels",
+        levels: Levels::Any,
+        dominant: ("agent.learning_rate", 0.01, 10.0),
+        preset: include_str!("../../../experiments/ppo.toml"),
+    },
+    Algo {
+        name: "trpo",
+        about: "risk-neutral policy gradient on tables, in a trust region; any levels",
+        levels: Levels::Any,
+        dominant: ("agent.max_kl", 0.0001, 1.0),
+        preset: include_str!("../../../experiments/trpo.toml"),
     },
 ];
 
@@ -333,6 +351,8 @@ impl Config {
             AgentConfig::QrDqn(_) => "qr-dqn",
             AgentConfig::VarQ(_) => "var-q",
             AgentConfig::Qppo(_) => "qppo",
+            AgentConfig::Ppo(_) => "ppo",
+            AgentConfig::Trpo(_) => "trpo",
         };
         Algo::named(name).expect("every kind is in the table")
     }

@@ -8,8 +8,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bqrl_agents::deep_bqrl::DeepBqrl;
+use bqrl_agents::ppo::Ppo;
 use bqrl_agents::qppo::Qppo;
 use bqrl_agents::qr_dqn::QrDqn;
+use bqrl_agents::trpo::Trpo;
 use bqrl_agents::var_q::VarQ;
 use bqrl_agents::{Agent, AgentError, RestoreError};
 use bqrl_math::buffer::Buffer;
@@ -161,6 +163,8 @@ fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agen
         AgentConfig::QrDqn(agent) => Ok(Box::new(QrDqn::new(agent.clone(), spec, seed)?)),
         AgentConfig::VarQ(agent) => Ok(Box::new(VarQ::new(agent.clone(), levels[0], spec, seed)?)),
         AgentConfig::Qppo(agent) => Ok(Box::new(Qppo::new(agent.clone(), levels[0], spec, seed)?)),
+        AgentConfig::Ppo(agent) => Ok(Box::new(Ppo::new(agent.clone(), spec, seed)?)),
+        AgentConfig::Trpo(agent) => Ok(Box::new(Trpo::new(agent.clone(), spec, seed)?)),
     }
 }
 

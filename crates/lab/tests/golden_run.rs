@@ -18,7 +18,7 @@ struct Golden {
     result: (u64, f64, f64),
 }
 
-const GOLDEN: [Golden; 4] = [
+const GOLDEN: [Golden; 6] = [
     Golden {
         algo: "deep-bqrl",
         settings: &[
@@ -151,6 +151,55 @@ const GOLDEN: [Golden; 4] = [
             "run.tau=[0.9]",
         ],
         result: (85, 0.75, 2.5),
+    },
+    Golden {
+        algo: "ppo",
+        settings: &[
+            // Two minibatches a pass or so, and a limit that some passes meet.
+            "agent.minibatch_size=6",
+            "agent.target_kl=0.02",
+            "agent.entropy_bonus=0.01",
+            "agent.value_rate=0.1",
+        ],
+        changes: &[
+            "agent.episodes_per_update=4",
+            "agent.epochs=2",
+            "agent.minibatch_size=3",
+            "agent.clip=0.05",
+            "agent.learning_rate=0.3",
+            "agent.learning_rate_decay=10.0",
+            "agent.entropy_bonus=0.1",
+            "agent.target_kl=0.0",
+            "agent.gae_lambda=0.9",
+            "agent.value_rate=0.5",
+            "agent.value_prior=10.0",
+            "agent.stage_widths=[1]",
+        ],
+        result: (87, 0.5, 5.0),
+    },
+    Golden {
+        algo: "trpo",
+        // Steps so long that some of them are too long.
+        settings: &[
+            "agent.value_rate=0.1",
+            "agent.cg_iterations=3",
+            "agent.max_kl=0.5",
+            "agent.damping=0.001",
+        ],
+        changes: &[
+            "agent.episodes_per_update=4",
+            "agent.max_kl=0.1",
+            "agent.max_kl_decay=10.0",
+            "agent.damping=0.2",
+            "agent.cg_iterations=1",
+            "agent.line_search_steps=1",
+            "agent.backtrack_factor=0.5",
+            "agent.gae_lambda=0.9",
+            "agent.value_rate=0.5",
+            "agent.value_prior=10.0",
+            "agent.stage_widths=[1]",
+        ],
+        result: (59, 0.75, 15.0),
     },
 ];
 

@@ -83,6 +83,14 @@ pub enum UpdateError {
         /// The critic's updates so far.
         step: u64,
     },
+    /// An entry of a tabular agent's table is no longer a finite number; smaller steps may help.
+    #[error("the table of {table} is no longer finite after update {step}")]
+    TableDiverged {
+        /// What the table holds.
+        table: &'static str,
+        /// The agent's updates so far.
+        step: u64,
+    },
 }
 
 impl Ensemble {

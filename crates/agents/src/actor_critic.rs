@@ -1,0 +1,206 @@
+//! What PPO and TRPO have in common: a softmax table that acts, a value table, and the episodes since the last update.
+//!
+//! ```text
+//! π(a | h, s) = softmax of logits(h, s)         at first all 0: every action equally likely
+//! V(h, s)                                       at first 0
+//! act ~ π,   output = π; evaluation reports its mode (the greedy policy) and π itself
+//! ```
+
+use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_mdp::env::EnvSpec;
+use bqrl_nn::UpdateError;
+use serde::{Deserialize, Serialize};
+
+use crate::experience::arrays::{Array, Arrays, to_bytes};
+use crate::experience::rollout::Rollout;
+use crate::stage_table::{StageTable, check_widths, kl};
+use crate::value_table::ValueTable;
+use crate::{
+    AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
+};
+
+/// How the tables learn.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TableConfig {
+    /// Widths of the groups of stages whose tables add up.
+    pub stage_widths: Vec<usize>,
+    /// Least step size of the values.
+    pub value_rate: f64,
+    /// Visits by which values are shrunk.
+    pub value_prior: f64,
+}
+
+impl TableConfig {
+    pub(crate) fn check(&self) -> Result<(), AgentError> {
+        let Self { stage_widths, value_rate: rate, value_prior } = self;
+        require("value_rate", *rate > 0.0 && *rate <= 1.0, "lie in (0, 1]", rate)?;
+        not_negative("value_prior", *value_prior)?;
+        check_widths(stage_widths)
+    }
+}
+
+/// Tables, memory and random streams.
+pub struct ActorCritic {
+    /// The policy.
+    pub logits: StageTable,
+    /// V.
+    pub values: ValueTable,
+    /// The episodes since the last update.
+    pub rollout: Rollout,
+    /// Draws the order of minibatches.
+    pub order: Rng,
+    /// Updates made.
+    pub updates: u64,
+    n_states: usize,
+    n_actions: usize,
+    /// Draws actions.
+    actions: Rng,
+}
+
+/// What is saved beside the arrays.
+#[derive(Deserialize, Serialize)]
+struct State {
+    updates: u64,
+    /// Seed, stream and position of the stream of actions …
+    actions: [u64; 3],
+    /// … and of the one of minibatches.
+    order: [u64; 3],
+}
+
+/// A visited (h, s): how often, and the policy that visited it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    /// h.
+    pub stage: usize,
+    /// s.
+    pub state: usize,
+    /// d_hs: its share of the rollout's decisions.
+    pub share: f64,
+    /// π_old(· | h, s).
+    pub policy: Vec<f64>,
+}
+
+impl ActorCritic {
+    /// Untrained, for a problem with finitely many states.
+    pub fn new(
+        algo: &'static str,
+        config: &TableConfig,
+        spec: &EnvSpec,
+        seed: u64,
+    ) -> Result<Self, AgentError> {
+        let n_states = n_states(algo, spec)?;
+        let TableConfig { stage_widths, value_rate, value_prior } = config;
+        Ok(Self {
+            logits: StageTable::new(stage_widths, spec.horizon, n_states, spec.n_actions),
+            values: ValueTable::new(stage_widths, spec.horizon, n_states, *value_rate, *value_prior),
+            rollout: Rollout::default(),
+            order: stream(seed, Purpose::Replay),
+            updates: 0,
+            n_states,
+            n_actions: spec.n_actions,
+            actions: stream(seed, Purpose::Agent),
+        })
+    }
+
+    /// Draws an action.
+    pub fn act(&mut self, x: &Input) -> usize {
+        self.actions.categorical(&self.logits.policy(x.stage, state(x)))
+    }
+
+    /// Remembers a transition; says whether it was the last of `episodes` episodes.
+    pub fn remember(&mut self, transition: &Transition, episodes: usize) -> bool {
+        self.rollout.store(transition);
+        self.rollout.episodes() == episodes
+    }
+
+    /// Refuses tables that are no longer finite.
+    pub fn check(&self) -> Result<(), UpdateError> {
+        let diverged = |table| Err(UpdateError::TableDiverged { table, step: self.updates });
+        if !self.logits.values().iter().all(|logit| logit.is_finite()) {
+            diverged("logits")
+        } else if !self.values.is_finite() {
+            diverged("values")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The files of a checkpoint.
+    pub fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let position = |rng: &Rng| {
+            let RngState { seed, stream, word_pos } = rng.state();
+            [seed, stream, word_pos]
+        };
+        let state =
+            State { updates: self.updates, actions: position(&self.actions), order: position(&self.order) };
+        vec![
+            ("tables.safetensors", self.weights()),
+            ("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
+            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ]
+    }
+
+    /// Restores what [`save`](Self::save) gave.
+    pub fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
+        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
+        let bytes = read("tables.safetensors")?;
+        let tables = Arrays::read(&bytes).map_err(|error| wrong("tables.safetensors", &error))?;
+        let logits = tables.f64("logits").map_err(|error| wrong("tables.safetensors", &error))?;
+        let want = self.logits.values().len();
+        if logits.len() != want {
+            return Err(wrong("tables.safetensors", &format!("{} logits, want {want}", logits.len())));
+        }
+        let mut values = self.values.clone();
+        values.restore(&tables).map_err(|error| wrong("tables.safetensors", &error))?;
+        let bytes = read("rollout.safetensors")?;
+        let rollout = Arrays::read(&bytes)
+            .and_then(|arrays| Rollout::from_arrays(&arrays, self.n_states, self.n_actions))
+            .map_err(|error| wrong("rollout.safetensors", &error))?;
+        let state: State =
+            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
+        let rng = |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
+        self.logits.values_mut().copy_from_slice(&logits);
+        self.values = values;
+        self.rollout = rollout;
+        self.updates = state.updates;
+        self.actions = rng(state.actions);
+        self.order = rng(state.order);
+        Ok(())
+    }
+
+    /// Both tables.
+    pub fn weights(&self) -> Vec<u8> {
+        let mut arrays = vec![Array::f64("logits", self.logits.values())];
+        arrays.extend(self.values.to_arrays());
+        to_bytes(&arrays)
+    }
+
+    /// The visited (h, s), in order, with the policy as it stands.
+    pub fn visits(&self) -> Vec<Visit> {
+        let decisions = self.rollout.decisions();
+        let mut counts = std::collections::BTreeMap::new();
+        for decision in decisions {
+            *counts.entry((decision.stage, decision.state)).or_insert(0) += 1;
+        }
+        let visit = |((stage, state), count): ((usize, usize), u32)| {
+            let share = f64::from(count) / decisions.len() as f64;
+            Visit { stage, state, share, policy: self.logits.policy(stage, state) }
+        };
+        counts.into_iter().map(visit).collect()
+    }
+}
+
+/// Σ_hs d_hs KL(π_old(· | h, s) ‖ π(· | h, s)): from old to new, averaged over the visited states.
+pub fn mean_kl(visits: &[Visit], logits: &StageTable) -> f64 {
+    visits.iter().map(|visit| visit.share * kl(&visit.policy, &logits.policy(visit.stage, visit.state))).sum()
+}
+
+/// The policy of a table of logits; the mode is taken by whoever evaluates.
+pub struct SoftmaxPolicy<'a>(pub &'a StageTable);
+
+impl OutputPolicy for SoftmaxPolicy<'_> {
+    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.extend(self.0.policy(x.stage, state(x)).into_iter().enumerate());
+    }
+}

@@ -1,0 +1,342 @@
+//! PPO on tables (Schulman et al. 2017): risk-neutral, on-policy.
+//!
+//! ```text
+//! π_old           the policy that played the last `episodes_per_update` episodes; A_t, y_t from `experience::rollout`
+//! ratio_t(θ)    = π_θ(a_t | h, s_t) / π_old(a_t | h, s_t)
+//! L_t(θ)        = min{ ratio_t A_t, clip(ratio_t, 1−ε, 1+ε) A_t } + entropy_bonus · H(π_θ(· | h, s_t))
+//! logits       += learning_rate_t Σ_{t in minibatch} ∂L_t         `epochs` times over the rollout, in a random order
+//! V            += value_rate (y_t − V)                             once over the rollout
+//! ```
+//!
+//! What the source leaves open on tables: the gradient is summed over a minibatch, not averaged, so that a visited (h, s)
+//! moves as far in a batch of long episodes as in one of short ones; plain gradient steps, because a table has no
+//! ill-conditioned layers for Adam to even out; the step size falls as 1/(1 + t/`learning_rate_decay`) over the episodes;
+//! updates stop early once the mean KL(π_old ‖ π_θ) over the visited states exceeds `target_kl`.
+
+use bqrl_math::buffer::Buffer;
+use bqrl_mdp::env::EnvSpec;
+use bqrl_nn::UpdateError;
+use serde::{Deserialize, Serialize};
+
+use crate::actor_critic::{ActorCritic, SoftmaxPolicy, TableConfig, mean_kl};
+use crate::experience::rollout::{Decision, normalise};
+use crate::stage_table::{StageTable, score_function};
+use crate::{
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+};
+
+/// Every setting.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Episodes of one policy before it is changed.
+    pub episodes_per_update: usize,
+    /// Passes over them.
+    pub epochs: usize,
+    /// Decisions per gradient step.
+    pub minibatch_size: usize,
+    /// ε.
+    pub clip: f64,
+    /// Step size of the logits in the beginning, …
+    pub learning_rate: f64,
+    /// … falling as 1/(1 + t/this), in episodes.
+    pub learning_rate_decay: f64,
+    /// Weight of the entropy.
+    pub entropy_bonus: f64,
+    /// Mean KL(π_old ‖ π_θ) after which no further pass is made; 0 for no limit.
+    pub target_kl: f64,
+    /// λ of the advantages.
+    pub gae_lambda: f64,
+    /// Least step size of the values.
+    pub value_rate: f64,
+    /// Visits by which values are shrunk towards those of their group.
+    pub value_prior: f64,
+    /// Widths of the groups of stages whose tables add up: `[1]` is one row per (h, s).
+    pub stage_widths: Vec<usize>,
+}
+
+impl Config {
+    fn check(&self) -> Result<(), AgentError> {
+        let at_least_1 = |key, value: usize| require(key, value >= 1, "be at least 1", &value);
+        at_least_1("episodes_per_update", self.episodes_per_update)?;
+        at_least_1("epochs", self.epochs)?;
+        at_least_1("minibatch_size", self.minibatch_size)?;
+        positive("clip", self.clip)?;
+        positive("learning_rate", self.learning_rate)?;
+        positive("learning_rate_decay", self.learning_rate_decay)?;
+        not_negative("entropy_bonus", self.entropy_bonus)?;
+        not_negative("target_kl", self.target_kl)?;
+        let lambda = self.gae_lambda;
+        require("gae_lambda", (0.0..=1.0).contains(&lambda), "lie in [0, 1]", &lambda)?;
+        self.tables().check()
+    }
+
+    fn tables(&self) -> TableConfig {
+        let Self { value_rate, value_prior, .. } = *self;
+        TableConfig { stage_widths: self.stage_widths.clone(), value_rate, value_prior }
+    }
+}
+
+/// The agent.
+pub struct Ppo {
+    config: Config,
+    tables: ActorCritic,
+    learning_rate: f64,
+}
+
+impl Ppo {
+    /// An untrained agent.
+    pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
+        config.check()?;
+        let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
+        Ok(Self { learning_rate: config.learning_rate, tables, config })
+    }
+
+    /// An update from the rollout, which is then forgotten.
+    fn update(&mut self) -> Result<(), UpdateError> {
+        let Self { config, tables, learning_rate } = self;
+        let mut estimates = tables.rollout.estimate(&tables.values, config.gae_lambda);
+        normalise(&mut estimates.advantages);
+        let old = tables.visits();
+        let decisions = tables.rollout.decisions();
+        let old_probability: Vec<f64> =
+            decisions.iter().map(|d| tables.logits.policy(d.stage, d.state)[d.action]).collect();
+        let mut order: Vec<usize> = (0..decisions.len()).collect();
+        for _ in 0..config.epochs {
+            tables.order.shuffle(&mut order);
+            for minibatch in order.chunks(config.minibatch_size) {
+                // All gradients at the same θ, then the step.
+                let gradients: Vec<Vec<f64>> = minibatch
+                    .iter()
+                    .map(|&t| {
+                        gradient(
+                            &tables.logits,
+                            &decisions[t],
+                            old_probability[t],
+                            estimates.advantages[t],
+                            config.clip,
+                            config.entropy_bonus,
+                        )
+                    })
+                    .collect();
+                for (&t, gradient) in minibatch.iter().zip(&gradients) {
+                    let step: Vec<f64> = gradient.iter().map(|g| *learning_rate * g).collect();
+                    tables.logits.add(decisions[t].stage, decisions[t].state, &step);
+                }
+                tables.updates += 1;
+            }
+            if config.target_kl > 0.0 && mean_kl(&old, &tables.logits) > config.target_kl {
+                break;
+            }
+        }
+        tables.rollout.fit(&mut tables.values, &estimates.targets);
+        tables.rollout.clear();
+        tables.check()
+    }
+}
+
+/// ∂L_t in the logits of (h, s_t). Where the minimum is the clipped term, only the entropy has a slope.
+fn gradient(
+    logits: &StageTable,
+    decision: &Decision,
+    old_probability: f64,
+    advantage: f64,
+    clip: f64,
+    entropy_bonus: f64,
+) -> Vec<f64> {
+    let policy = logits.policy(decision.stage, decision.state);
+    let ratio = policy[decision.action] / old_probability;
+    let clipped = if advantage > 0.0 { ratio > 1.0 + clip } else { ratio < 1.0 - clip };
+    // ∂ ratio = ratio ∂ log π.
+    let scale = if clipped { 0.0 } else { ratio * advantage };
+    let mut gradient = score_function(&policy, decision.action, scale);
+    // ∂H / ∂ logit_b = −π_b (ln π_b + H).
+    let log = |p: f64| if p > 0.0 { p.ln() } else { 0.0 };
+    let entropy: f64 = -policy.iter().map(|&p| p * log(p)).sum::<f64>();
+    gradient.iter_mut().zip(&policy).for_each(|(g, &p)| *g -= entropy_bonus * p * (log(p) + entropy));
+    gradient
+}
+
+impl Agent for Ppo {
+    fn begin_episode(&mut self, episode: usize) {
+        let Config { learning_rate, learning_rate_decay, .. } = self.config;
+        self.learning_rate = learning_rate / (1.0 + episode as f64 / learning_rate_decay);
+    }
+
+    fn act(&mut self, x: &Input) -> usize {
+        self.tables.act(x)
+    }
+
+    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
+        if self.tables.remember(transition, self.config.episodes_per_update) { self.update() } else { Ok(()) }
+    }
+
+    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
+        vec![Box::new(SoftmaxPolicy(&self.tables.logits))]
+    }
+
+    fn is_stochastic(&self) -> bool {
+        true
+    }
+
+    fn updates(&self) -> u64 {
+        self.tables.updates
+    }
+
+    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        self.tables.save()
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        self.tables.restore(file)
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        self.tables.weights()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::env::ObservationSpace;
+    use bqrl_mdp::trajectory::{End, Observation};
+
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            episodes_per_update: 2,
+            epochs: 1,
+            minibatch_size: 8,
+            clip: 0.2,
+            learning_rate: 0.1,
+            learning_rate_decay: 100.0,
+            entropy_bonus: 0.0,
+            target_kl: 0.0,
+            gae_lambda: 1.0,
+            value_rate: 0.01,
+            value_prior: 0.0,
+            stage_widths: vec![1],
+        }
+    }
+
+    /// Two stages, one state, two actions.
+    fn agent(config: Config) -> Ppo {
+        let spec = EnvSpec {
+            name: "two-step".into(),
+            observations: ObservationSpace::Discrete { n: 1, ordered: false },
+            n_actions: 2,
+            horizon: 2,
+            horizon_is_task: true,
+            reward_bounds: None,
+        };
+        let mut agent = Ppo::new(config, &spec, 1).unwrap();
+        agent.begin_episode(0);
+        agent
+    }
+
+    /// An episode of these actions, which earns `reward` at the horizon.
+    fn play(agent: &mut Ppo, actions: [usize; 2], reward: f64) {
+        let observation = Observation::Index(0);
+        let at = |stage| Input { stage, observation: &observation, collected: 0.0 };
+        let mut step = |stage, reward, end| {
+            let transition =
+                Transition { x: at(stage), action: actions[stage], reward, next: at(stage + 1), end };
+            agent.observe(&transition).unwrap();
+        };
+        step(0, 0.0, End::NotYet);
+        step(1, reward, End::Horizon);
+    }
+
+    #[test]
+    fn an_update_on_a_two_step_problem_matches_hand_computation() {
+        // Two episodes: actions (1, 0) earn 1, actions (0, 0) earn 0. V = 0, λ = 1: A = 1, 1, 0, 0; normalised +1, +1, −1, −1.
+        // Uniform policy, ratio 1, one pass: the row of stage 0 gets .1·(+1)(e_1 − ½) + .1·(−1)(e_0 − ½) = (−.1, .1);
+        // at stage 1 action 0 was taken twice, with +1 and −1: nothing.
+        let mut agent = agent(config());
+        play(&mut agent, [1, 0], 1.0);
+        assert_eq!(agent.tables.logits.values(), [0.0; 4]);
+        play(&mut agent, [0, 0], 0.0);
+        let close = |got: &[f64], want: &[f64]| got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(close(agent.tables.logits.values(), &[-0.1, 0.1, 0.0, 0.0]), "{:?}", agent.tables.logits);
+        // Targets 1, 1, 0, 0 at stages 0, 1, 0, 1, steps 1/n: u_0 = 1, 1, 2/3, ½ leaves 0, 0, −2/3, −½;
+        // u(0) = (0 − 2/3)/2 and u(1) = (0 − ½)/2. V(0) = ½ − 1/3, V(1) = ½ − ¼.
+        assert!((agent.tables.values.read(0, 0) - 1.0 / 6.0).abs() < 1e-12);
+        assert!((agent.tables.values.read(1, 0) - 0.25).abs() < 1e-12);
+        assert_eq!((agent.tables.rollout.episodes(), agent.updates()), (0, 1));
+    }
+
+    #[test]
+    fn clipping_stops_the_ratio_and_a_kl_limit_stops_the_passes() {
+        // The same episodes, many passes of large steps. Without a limit the ratio of action 1 at stage 0 passes 1 + ε in one
+        // step and then rests: a clipped term has no slope.
+        let moved = |change: fn(&mut Config)| {
+            let mut settings = Config { epochs: 50, learning_rate: 0.02, ..config() };
+            change(&mut settings);
+            let mut agent = agent(settings);
+            play(&mut agent, [1, 0], 1.0);
+            play(&mut agent, [0, 0], 0.0);
+            (agent.tables.logits.policy(0, 0)[1], agent.updates())
+        };
+        let (clipped, passes) = moved(|_| {});
+        // π(1) = .6 is ratio 1.2; one step of .02 more moves it by less than .01.
+        assert!((0.6..0.61).contains(&clipped) && passes == 50, "{clipped}, {passes}");
+        let (free, _) = moved(|c| c.clip = 10.0);
+        assert!(free > 0.65, "{free}");
+        // KL((½, ½) ‖ (½−x, ½+x)) ≈ 2x², averaged over two stages x²: .001 is passed near x = .032, at the seventh step of .01/2.
+        let (limited, passes) = moved(|c| c.target_kl = 0.001);
+        assert!(limited < 0.54 && passes < 10, "{limited}, {passes}");
+    }
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        // On both sides of the clip, for both signs of the advantage, with entropy, with shared stages.
+        let decision = |stage, action| Decision {
+            stage,
+            state: 1,
+            action,
+            reward: 0.0,
+            next_state: 0,
+            is_final: true,
+            goes_on: false,
+        };
+        let mut logits = StageTable::new(&[1, 2], 3, 2, 3);
+        logits.values_mut().iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 * 1.3).sin());
+        let (clip, entropy_bonus) = (0.2, 0.3);
+        let mut met = std::collections::BTreeSet::new();
+        for (stage, action, old, advantage) in
+            [(0, 0, 0.3, 1.5), (1, 2, 0.01, 1.5), (2, 1, 0.9, -2.0), (2, 0, 0.05, -2.0), (1, 1, 0.99, 1.0)]
+        {
+            let d = decision(stage, action);
+            let objective = |table: &StageTable| {
+                let policy = table.policy(stage, 1);
+                let ratio = policy[action] / old;
+                let surrogate = (ratio * advantage).min(ratio.clamp(1.0 - clip, 1.0 + clip) * advantage);
+                surrogate - entropy_bonus * policy.iter().map(|p| p * p.ln()).sum::<f64>()
+            };
+            let row = gradient(&logits, &d, old, advantage, clip, entropy_bonus);
+            let bare = gradient(&logits, &d, old, advantage, clip, 0.0);
+            met.insert((advantage > 0.0, bare.iter().all(|g| *g == 0.0)));
+            let mut analytic = logits.zeros();
+            analytic.add(stage, 1, &row);
+            for i in 0..logits.values().len() {
+                let at = |sign: f64| {
+                    let mut moved = logits.clone();
+                    moved.values_mut()[i] += sign * 1e-6;
+                    objective(&moved)
+                };
+                let numeric = (at(1.0) - at(-1.0)) / 2e-6;
+                let got = analytic.values()[i];
+                assert!((got - numeric).abs() < 1e-7, "parameter {i}: {got} and {numeric}");
+            }
+        }
+        assert_eq!(met.len(), 4, "both signs, clipped and not: {met:?}");
+    }
+
+    #[test]
+    fn the_step_size_falls_with_the_episodes() {
+        let mut agent = agent(config());
+        agent.begin_episode(100);
+        assert!((agent.learning_rate - 0.05).abs() < 1e-15);
+    }
+}
