@@ -5,6 +5,7 @@
 
 pub mod deep_bqrl;
 pub mod experience;
+pub mod ucb_bqrl;
 
 use std::cmp::Ordering;
 

@@ -101,6 +101,9 @@ mod tests {
             horizon: 10,
             horizon_is_task: true,
             reward_bounds: None,
+            discount: 1.0,
+            known_rewards: None,
+            terminal: None,
         }
     }
 

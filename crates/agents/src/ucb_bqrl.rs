@@ -1,0 +1,568 @@
+//! UCB-BQRL: optimistic planning for a quantile in a model that is counted.
+//!
+//! ```text
+//! N(s,a,s'), n(s,a)                             counts; per stage when `stationary` is false
+//! P̂(s'|s,a) = (N(s,a,s') + κ Q_a(s')) / (n + κ)   κ = prior_strength; Q_a alone where n = 0
+//! ρ(s,a)    = min{ 2, c √(2 (S ln 2 + ln(2SAHT/δ)) / max(1, n)) }     c = radius_scale, T = episodes so far + 1
+//! F_h(s,y)  = min_a min_{‖p − P̂‖₁ ≤ ρ} Σ p(s') F_{h+1}(s', y − r),   F_H(s,y) = 1{0 < y}
+//! g         = max{ y : F_0(y) < τ },   act = argmin_a at (h, s, g − c_h)          the optimistic policy
+//! output    = the same with ρ = 0 (`output = "nominal"`), or the optimistic policy itself
+//! ```
+//!
+//! The paper names UCB-BQRL as its model-based reference; the method's own paper was not available in full, so this is a
+//! reconstruction (docs/agents/ucb-bqrl.md says of what). The agent knows the horizon, and of the problem only what its spec
+//! tells: rewards r(s,a) or r(s') and terminal states where it names them. Where it does not, a reward is what was seen
+//! with (s, a, s'), an unseen one is the largest that is possible, and a state is terminal once an episode ended in it.
+//!
+//! Ours: the prior Q_a, `explore_episodes` episodes that go where n is small, and `slack`: where P(R < g) is below τ the
+//! behaviour spends that share of the difference on the mean; the output keeps it against the error of P̂.
+
+use bqrl_math::buffer::Buffer;
+use bqrl_mdp::env::{EnvSpec, KnownRewards};
+use bqrl_mdp::model::Outcome;
+use bqrl_mdp::plan::robust::{RobustMean, RobustModel, RobustPlanner, RobustPolicy, RobustRow};
+use bqrl_mdp::trajectory::{AugmentedInput, End};
+use bqrl_nn::UpdateError;
+use serde::{Deserialize, Serialize};
+
+use crate::experience::arrays::{self, Array, Arrays};
+use crate::{
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
+};
+
+/// Every setting but τ and β.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// c: the factor on the confidence radius; 0 trusts the counts.
+    pub radius_scale: f64,
+    /// δ in the radius.
+    pub delta: f64,
+    /// One table of counts for all stages, or one per stage.
+    pub stationary: bool,
+    /// What is planned for.
+    pub objective: Objective,
+    /// Window widths that a buffered plan tries, a pass each.
+    pub n_widths: usize,
+    /// Which policy the agent gives away.
+    pub output: Output,
+    /// What is believed of the successors of a pair before it is tried.
+    pub prior: Prior,
+    /// κ: how many observations the prior counts for.
+    pub prior_strength: f64,
+    /// Episodes at first that go where little is known.
+    pub explore_episodes: usize,
+    /// The share of a quantile's slack that the behaviour spends on the mean.
+    pub slack: f64,
+    /// Further passes a plan to spend it.
+    pub refinements: usize,
+    /// Episodes after which a plan is renewed though no count has doubled; 0 waits for a count.
+    pub replan_every: usize,
+    /// Returns that a plan tells apart; rewards are rounded down where there are more.
+    pub max_returns: usize,
+}
+
+/// What is planned for.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Q_τ.
+    Point,
+    /// Q_τ^β.
+    Buffered,
+}
+
+/// Which policy the agent gives away.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// The one that it would explore with.
+    Optimistic,
+    /// The one that is best on P̂.
+    Nominal,
+}
+
+/// Q_a.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prior {
+    /// Every state alike.
+    Uniform,
+    /// Where the action led from other states: empirical Bayes over a common next-state distribution.
+    Pooled,
+    /// How far the action led from other states, as a difference of state numbers.
+    Shifted,
+}
+
+impl Config {
+    fn check(&self) -> Result<(), AgentError> {
+        not_negative("radius_scale", self.radius_scale)?;
+        require("delta", self.delta > 0.0 && self.delta < 1.0, "lie in (0, 1)", &self.delta)?;
+        require("n_widths", self.n_widths >= 1, "be at least 1", &self.n_widths)?;
+        not_negative("prior_strength", self.prior_strength)?;
+        require("slack", (0.0..=1.0).contains(&self.slack), "lie in [0, 1]", &self.slack)?;
+        require("max_returns", self.max_returns >= 2, "be at least 2", &self.max_returns)
+    }
+}
+
+/// The counts of one (s, a).
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Row {
+    n: u64,
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    next: u32,
+    /// Undiscounted.
+    reward: f64,
+    count: u64,
+}
+
+/// N, and what else was seen.
+#[derive(Clone, Debug, PartialEq)]
+struct Counts {
+    /// One kernel, or one per stage; rows s · A + a.
+    kernels: Vec<Vec<Row>>,
+    starts: Vec<u64>,
+    terminal: Vec<bool>,
+    /// Episodes begun.
+    episodes: u64,
+}
+
+/// The agent.
+pub struct UcbBqrl {
+    config: Config,
+    buffer: Buffer,
+    n_states: usize,
+    n_actions: usize,
+    horizon: usize,
+    discount: f64,
+    known_rewards: Option<KnownRewards>,
+    terminal_is_known: bool,
+    /// An upper bound on a reward.
+    top: f64,
+    counts: Counts,
+    /// The counts that the present plan was made from.
+    planned: Counts,
+    behaviour: RobustPolicy,
+    greedy: RobustPolicy,
+    plans: u64,
+    exploring: bool,
+}
+
+/// What [`Agent::save`] keeps beside the counts.
+#[derive(Deserialize, Serialize)]
+struct State {
+    plans: u64,
+}
+
+impl UcbBqrl {
+    /// An agent that has seen nothing, for one level.
+    pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec) -> Result<Self, AgentError> {
+        config.check()?;
+        let n_states = n_states("ucb-bqrl", spec)?;
+        let Some((_, top)) = spec.reward_bounds else {
+            let observations = "rewards without bounds".to_owned();
+            return Err(AgentError::NotTabular { algo: "ucb-bqrl", problem: spec.name.clone(), observations });
+        };
+        let kernels = if config.stationary { 1 } else { spec.horizon };
+        let counts = Counts {
+            kernels: vec![vec![Row::default(); n_states * spec.n_actions]; kernels],
+            starts: vec![0; n_states],
+            terminal: spec.terminal.clone().unwrap_or_else(|| vec![false; n_states]),
+            episodes: 0,
+        };
+        let believed = Beliefs {
+            config: &config,
+            n_states,
+            n_actions: spec.n_actions,
+            horizon: spec.horizon,
+            discount: spec.discount,
+            known_rewards: spec.known_rewards.as_ref(),
+            top,
+        };
+        let (behaviour, greedy) = believed.plan(&counts, &buffer);
+        Ok(Self {
+            buffer,
+            n_states,
+            n_actions: spec.n_actions,
+            horizon: spec.horizon,
+            discount: spec.discount,
+            known_rewards: spec.known_rewards.clone(),
+            terminal_is_known: spec.terminal.is_some(),
+            top,
+            planned: counts.clone(),
+            counts,
+            behaviour,
+            greedy,
+            plans: 1,
+            exploring: false,
+            config,
+        })
+    }
+
+    fn beliefs(&self) -> Beliefs<'_> {
+        Beliefs {
+            config: &self.config,
+            n_states: self.n_states,
+            n_actions: self.n_actions,
+            horizon: self.horizon,
+            discount: self.discount,
+            known_rewards: self.known_rewards.as_ref(),
+            top: self.top,
+        }
+    }
+
+    /// Some pair has been tried twice as often as when the plan was made, or for the first time.
+    fn has_doubled(&self) -> bool {
+        let rows = self.counts.kernels.iter().flatten().zip(self.planned.kernels.iter().flatten());
+        rows.into_iter().any(|(now, then)| now.n > 0 && now.n >= 2 * then.n)
+    }
+
+    fn plan(&mut self) {
+        (self.behaviour, self.greedy) = self.beliefs().plan(&self.counts, &self.buffer);
+        self.planned = self.counts.clone();
+        self.plans += 1;
+    }
+
+    fn explore(&self, x: &Input) -> usize {
+        self.beliefs().curious(&self.counts, x.stage).action(x.stage, state(x))
+    }
+}
+
+fn augmented(x: &Input) -> AugmentedInput {
+    AugmentedInput { stage: x.stage, state: state(x), collected: x.collected }
+}
+
+impl Agent for UcbBqrl {
+    fn begin_episode(&mut self, episode: usize) {
+        let since = self.counts.episodes - self.planned.episodes;
+        let due = self.config.replan_every > 0 && since >= self.config.replan_every as u64;
+        if due || self.has_doubled() {
+            self.plan();
+        }
+        self.counts.episodes += 1;
+        self.exploring = episode < self.config.explore_episodes;
+    }
+
+    fn act(&mut self, x: &Input) -> usize {
+        if x.stage == 0 {
+            self.counts.starts[state(x)] += 1;
+        }
+        if self.exploring { self.explore(x) } else { self.behaviour.action(&augmented(x)) }
+    }
+
+    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
+        let Transition { x, action, reward, next, end } = transition;
+        let reward = reward / self.discount.powi(x.stage as i32);
+        let kernel = if self.config.stationary { 0 } else { x.stage };
+        let row = &mut self.counts.kernels[kernel][state(x) * self.n_actions + action];
+        let next = state(next);
+        row.n += 1;
+        // A reward that was discounted and restored may miss itself by rounding.
+        let same = |seen: &&mut Seen| {
+            seen.next as usize == next && (seen.reward - reward).abs() <= 1e-9 * (1.0 + reward.abs())
+        };
+        match row.seen.iter_mut().find(same) {
+            Some(seen) => seen.count += 1,
+            None => row.seen.push(Seen { next: next as u32, reward, count: 1 }),
+        }
+        if *end == End::Terminated && !self.terminal_is_known {
+            self.counts.terminal[next] = true;
+        }
+        Ok(())
+    }
+
+    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
+        vec![Box::new(|x: &Input| self.greedy.action(&augmented(x)))]
+    }
+
+    fn is_stochastic(&self) -> bool {
+        false
+    }
+
+    /// Plans made.
+    fn updates(&self) -> u64 {
+        self.plans
+    }
+
+    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let state = State { plans: self.plans };
+        vec![
+            ("counts.safetensors", arrays::to_bytes(&self.counts.arrays())),
+            ("planned.safetensors", arrays::to_bytes(&self.planned.arrays())),
+            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ]
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
+        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
+        let counts = |name: &str| {
+            Counts::read(&read(name)?, &self.counts, self.n_states).map_err(|error| wrong(name, &error))
+        };
+        let (now, planned) = (counts("counts.safetensors")?, counts("planned.safetensors")?);
+        let state: State =
+            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
+        // A plan is a function of the counts that it was made from.
+        (self.behaviour, self.greedy) = self.beliefs().plan(&planned, &self.buffer);
+        (self.counts, self.planned, self.plans) = (now, planned, state.plans);
+        Ok(())
+    }
+
+    /// The counts, the radii of the present plan, and the output's first action in every (stage, state) with nothing
+    /// collected.
+    fn weights(&self) -> Vec<u8> {
+        let mut arrays = self.counts.arrays();
+        let beliefs = self.beliefs();
+        let rows = self.planned.kernels.iter().flatten();
+        let radii: Vec<f64> = rows.map(|row| beliefs.radius(row.n, self.planned.episodes)).collect();
+        arrays.push(Array::f64("radius", &radii));
+        let mut actions = Vec::with_capacity(self.horizon * self.n_states);
+        for stage in 0..self.horizon {
+            for state in 0..self.n_states {
+                let x = AugmentedInput { stage, state, collected: 0.0 };
+                actions.push(self.greedy.action(&x) as u32);
+            }
+        }
+        arrays.push(Array::u32("policy", &actions));
+        arrays.push(Array::f64("target", &[self.greedy.target()]));
+        arrays::to_bytes(&arrays)
+    }
+}
+
+/// How counts become a model and a plan.
+struct Beliefs<'a> {
+    config: &'a Config,
+    n_states: usize,
+    n_actions: usize,
+    horizon: usize,
+    discount: f64,
+    known_rewards: Option<&'a KnownRewards>,
+    top: f64,
+}
+
+impl Beliefs<'_> {
+    /// ρ.
+    fn radius(&self, n: u64, episodes: u64) -> f64 {
+        let (s, a, h) = (self.n_states as f64, self.n_actions as f64, self.horizon as f64);
+        let t = episodes as f64 + 1.0;
+        let log = s * std::f64::consts::LN_2 + (2.0 * s * a * h * t / self.config.delta).ln();
+        (self.config.radius_scale * (2.0 * log / n.max(1) as f64).sqrt()).min(2.0)
+    }
+
+    /// P̂, ρ and the rewards.
+    fn model(&self, counts: &Counts) -> RobustModel {
+        let (of_action, arrival) = match self.known_rewards {
+            Some(KnownRewards::OfAction(r)) => (Some(r), vec![0.0; self.n_states]),
+            Some(KnownRewards::OfNext(r)) => (None, r.clone()),
+            None => (None, vec![0.0; self.n_states]),
+        };
+        // What lies on the way to a state that was not seen there: known, or the most that is possible.
+        let elsewhere = |row: usize| match self.known_rewards {
+            Some(KnownRewards::OfAction(r)) => r[row],
+            Some(KnownRewards::OfNext(_)) => 0.0,
+            None => self.top,
+        };
+        let reward = |row: usize, seen: &Seen| match self.known_rewards {
+            Some(KnownRewards::OfAction(_)) => of_action.map_or(0.0, |r| r[row]),
+            Some(KnownRewards::OfNext(r)) => r[seen.next as usize],
+            None => seen.reward,
+        };
+        let shared = self.shared(counts);
+        let shifts = (self.config.prior == Prior::Shifted).then(|| self.shifts(counts));
+        let kernel = |rows: &Vec<Row>| {
+            let row = |(index, row): (usize, &Row)| {
+                let kappa = if row.n == 0 { 1.0 } else { self.config.prior_strength };
+                let total = row.n as f64 + kappa;
+                let mut outcomes: Vec<Outcome> = row
+                    .seen
+                    .iter()
+                    .map(|seen| Outcome {
+                        probability: seen.count as f64 / total,
+                        next: seen.next as usize,
+                        reward: reward(index, seen),
+                    })
+                    .collect();
+                let mut shared = kappa / total;
+                let (state, action) = (index / self.n_actions, index % self.n_actions);
+                if let Some(steps) = shifts.as_ref().map(|shifts| &shifts[action]).filter(|s| !s.is_empty()) {
+                    let sum: f64 = steps.iter().map(|&(_, p)| p).sum();
+                    for &(by, p) in steps {
+                        let next = (state as i64 + by).clamp(0, self.n_states as i64 - 1) as usize;
+                        let unseen = Seen { next: next as u32, reward: self.top, count: 0 };
+                        let reward = reward(index, &unseen);
+                        outcomes.push(Outcome { probability: shared * p / sum, next, reward });
+                    }
+                    shared = 0.0;
+                }
+                let radius = self.radius(row.n, counts.episodes);
+                RobustRow { outcomes, shared, elsewhere: elsewhere(index), radius }
+            };
+            rows.iter().enumerate().map(row).collect()
+        };
+        RobustModel {
+            n_states: self.n_states,
+            n_actions: self.n_actions,
+            horizon: self.horizon,
+            discount: self.discount,
+            start: self.start(counts),
+            terminal: counts.terminal.clone(),
+            arrival,
+            shared,
+            kernels: counts.kernels.iter().map(kernel).collect(),
+        }
+    }
+
+    /// Where episodes began; before the first, anywhere.
+    fn start(&self, counts: &Counts) -> Vec<(usize, f64)> {
+        let begun: u64 = counts.starts.iter().sum();
+        if begun == 0 {
+            let open: Vec<usize> = (0..self.n_states).filter(|&s| !counts.terminal[s]).collect();
+            return open.iter().map(|&s| (s, 1.0 / open.len() as f64)).collect();
+        }
+        let share = |(s, &n): (usize, &u64)| (n > 0).then_some((s, n as f64 / begun as f64));
+        counts.starts.iter().enumerate().filter_map(share).collect()
+    }
+
+    /// Q_a.
+    fn shared(&self, counts: &Counts) -> Vec<Vec<f64>> {
+        let uniform = vec![1.0 / self.n_states as f64; self.n_states];
+        if self.config.prior != Prior::Pooled {
+            return vec![uniform];
+        }
+        let mut sums = vec![vec![0.0; self.n_states]; self.n_actions];
+        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
+            for seen in &row.seen {
+                sums[index % self.n_actions][seen.next as usize] += seen.count as f64;
+            }
+        }
+        for sums in &mut sums {
+            let total: f64 = sums.iter().sum();
+            if total > 0.0 {
+                sums.iter_mut().for_each(|p| *p /= total);
+            } else {
+                sums.clone_from(&uniform);
+            }
+        }
+        sums
+    }
+
+    /// Per action, the differences of state numbers that it made, with their counts.
+    fn shifts(&self, counts: &Counts) -> Vec<Vec<(i64, f64)>> {
+        let mut shifts: Vec<Vec<(i64, f64)>> = vec![Vec::new(); self.n_actions];
+        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
+            let (state, shifts) = ((index / self.n_actions) as i64, &mut shifts[index % self.n_actions]);
+            for seen in &row.seen {
+                let by = i64::from(seen.next) - state;
+                match shifts.iter_mut().find(|(known, _)| *known == by) {
+                    Some((_, count)) => *count += seen.count as f64,
+                    None => shifts.push((by, seen.count as f64)),
+                }
+            }
+        }
+        shifts
+    }
+
+    /// The behaviour and the output.
+    fn plan(&self, counts: &Counts, buffer: &Buffer) -> (RobustPolicy, RobustPolicy) {
+        let Config { objective, output, slack, refinements, max_returns, n_widths, .. } = *self.config;
+        let model = self.model(counts);
+        let optimistic = RobustPlanner::new(&model, self.config.radius_scale > 0.0, max_returns);
+        let nominal = || RobustPlanner::new(&model, false, max_returns);
+        match objective {
+            Objective::Point => {
+                let behaviour = optimistic.quantile_policy(buffer.tau(), slack, refinements).policy;
+                let keeping = |planner: &RobustPlanner| planner.quantile_policy(buffer.tau(), 0.0, 0).policy;
+                let greedy = match output {
+                    Output::Optimistic => keeping(&optimistic),
+                    Output::Nominal => keeping(&nominal()),
+                };
+                (behaviour, greedy)
+            }
+            Objective::Buffered => {
+                let behaviour = optimistic.buffered_policy(buffer, n_widths);
+                let greedy = match output {
+                    Output::Optimistic => behaviour.clone(),
+                    Output::Nominal => nominal().buffered_policy(buffer, n_widths),
+                };
+                (behaviour, greedy)
+            }
+        }
+    }
+
+    /// The policy that meets the most that is unknown, from a stage on: every step pays 1/√(1 + n(s,a)), and what was
+    /// never tried leads wherever that is best.
+    fn curious(&self, counts: &Counts, stage: usize) -> RobustMean {
+        let mut model = self.model(counts);
+        model.discount = 1.0;
+        model.arrival.fill(0.0);
+        for (rows, counted) in model.kernels.iter_mut().zip(&counts.kernels) {
+            for (row, counted) in rows.iter_mut().zip(counted) {
+                let bonus = 1.0 / (1.0 + counted.n as f64).sqrt();
+                row.outcomes.iter_mut().for_each(|o| o.reward = bonus);
+                row.elsewhere = bonus;
+                row.radius = if counted.n == 0 { 2.0 } else { 0.0 };
+            }
+        }
+        RobustMean::new(&model, true, stage)
+    }
+}
+
+impl Counts {
+    fn arrays(&self) -> Vec<Array> {
+        let n_rows = self.kernels[0].len();
+        let (mut row, mut next, mut reward, mut count) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (kernel, rows) in self.kernels.iter().enumerate() {
+            for (index, counted) in rows.iter().enumerate() {
+                for seen in &counted.seen {
+                    row.push((kernel * n_rows + index) as u64);
+                    next.push(seen.next);
+                    reward.push(seen.reward);
+                    count.push(seen.count);
+                }
+            }
+        }
+        let terminal: Vec<u8> = self.terminal.iter().map(|&t| u8::from(t)).collect();
+        vec![
+            Array::u64("row", &row),
+            Array::u32("next", &next),
+            Array::f64("reward", &reward),
+            Array::u64("count", &count),
+            Array::u64("starts", &self.starts),
+            Array::u8("terminal", &terminal),
+            Array::u64("episodes", &[self.episodes]),
+        ]
+    }
+
+    /// Reads counts of the same shape as `like`.
+    fn read(bytes: &[u8], like: &Self, n_states: usize) -> Result<Self, RestoreError> {
+        let file = Arrays::read(bytes)?;
+        let n_rows = like.kernels[0].len();
+        let mut kernels = vec![vec![Row::default(); n_rows]; like.kernels.len()];
+        let (row, next) = (file.u64("row")?, file.u32("next")?);
+        let (reward, count) = (file.f64("reward")?, file.u64("count")?);
+        let misfit = || RestoreError("the counts are of another problem".to_owned());
+        if [next.len(), reward.len(), count.len()].iter().any(|&n| n != row.len()) {
+            return Err(misfit());
+        }
+        for (((row, next), reward), count) in row.into_iter().zip(next).zip(reward).zip(count) {
+            let index = row as usize;
+            let place = kernels.get_mut(index / n_rows).ok_or_else(misfit)?;
+            if next as usize >= n_states {
+                return Err(misfit());
+            }
+            let place = &mut place[index % n_rows];
+            place.n += count;
+            place.seen.push(Seen { next, reward, count });
+        }
+        let starts = file.u64("starts")?;
+        let terminal: Vec<bool> = file.u8("terminal")?.iter().map(|&t| t != 0).collect();
+        if starts.len() != n_states || terminal.len() != n_states {
+            return Err(misfit());
+        }
+        Ok(Self { kernels, starts, terminal, episodes: file.one_u64("episodes")? })
+    }
+}
