@@ -92,6 +92,8 @@ pub enum Prior {
     Pooled,
     /// How far the action led from other states, as a difference of state numbers.
     Shifted,
+    /// Whichever of these, and whichever strength, predicts each row best from the others.
+    Adaptive,
 }
 
 impl Config {
@@ -318,7 +320,9 @@ impl Agent for UcbBqrl {
         let mut arrays = self.counts.arrays();
         let beliefs = self.beliefs();
         let rows = self.planned.kernels.iter().flatten();
-        let radii: Vec<f64> = rows.map(|row| beliefs.radius(row.n, self.planned.episodes)).collect();
+        let strength = beliefs.prior(&self.planned).strength;
+        let radius = |row: &Row| beliefs.radius(row.n as f64 + strength, self.planned.episodes);
+        let radii: Vec<f64> = rows.map(radius).collect();
         arrays.push(Array::f64("radius", &radii));
         let mut actions = Vec::with_capacity(self.horizon * self.n_states);
         for stage in 0..self.horizon {
@@ -346,11 +350,11 @@ struct Beliefs<'a> {
 
 impl Beliefs<'_> {
     /// ρ.
-    fn radius(&self, n: u64, episodes: u64) -> f64 {
+    fn radius(&self, n: f64, episodes: u64) -> f64 {
         let (s, a, h) = (self.n_states as f64, self.n_actions as f64, self.horizon as f64);
         let t = episodes as f64 + 1.0;
         let log = s * std::f64::consts::LN_2 + (2.0 * s * a * h * t / self.config.delta).ln();
-        (self.config.radius_scale * (2.0 * log / n.max(1) as f64).sqrt()).min(2.0)
+        (self.config.radius_scale * (2.0 * log / n.max(1.0)).sqrt()).min(2.0)
     }
 
     /// P̂, ρ and the rewards.
@@ -371,11 +375,10 @@ impl Beliefs<'_> {
             Some(KnownRewards::OfNext(r)) => r[seen.next as usize],
             None => seen.reward,
         };
-        let shared = self.shared(counts);
-        let shifts = (self.config.prior == Prior::Shifted).then(|| self.shifts(counts));
+        let prior = self.prior(counts);
         let kernel = |rows: &Vec<Row>| {
             let row = |(index, row): (usize, &Row)| {
-                let kappa = if row.n == 0 { 1.0 } else { self.config.prior_strength };
+                let kappa = if row.n == 0 { 1.0 } else { prior.strength };
                 let total = row.n as f64 + kappa;
                 let mut outcomes: Vec<Outcome> = row
                     .seen
@@ -387,22 +390,21 @@ impl Beliefs<'_> {
                     })
                     .collect();
                 let mut shared = kappa / total;
-                let (state, action) = (index / self.n_actions, index % self.n_actions);
-                if let Some(steps) = shifts.as_ref().map(|shifts| &shifts[action]).filter(|s| !s.is_empty()) {
-                    let sum: f64 = steps.iter().map(|&(_, p)| p).sum();
-                    for &(by, p) in steps {
-                        let next = (state as i64 + by).clamp(0, self.n_states as i64 - 1) as usize;
+                let moves = prior.moves(index / self.n_actions, index % self.n_actions, self.n_states);
+                if !moves.is_empty() {
+                    for (next, p) in moves {
                         let unseen = Seen { next: next as u32, reward: self.top, count: 0 };
                         let reward = reward(index, &unseen);
-                        outcomes.push(Outcome { probability: shared * p / sum, next, reward });
+                        outcomes.push(Outcome { probability: shared * p, next, reward });
                     }
                     shared = 0.0;
                 }
-                let radius = self.radius(row.n, counts.episodes);
+                let radius = self.radius(row.n as f64 + prior.strength, counts.episodes);
                 RobustRow { outcomes, shared, elsewhere: elsewhere(index), radius }
             };
             rows.iter().enumerate().map(row).collect()
         };
+        let shared = prior.shared.clone();
         RobustModel {
             n_states: self.n_states,
             n_actions: self.n_actions,
@@ -427,43 +429,27 @@ impl Beliefs<'_> {
         counts.starts.iter().enumerate().filter_map(share).collect()
     }
 
-    /// Q_a.
-    fn shared(&self, counts: &Counts) -> Vec<Vec<f64>> {
-        let uniform = vec![1.0 / self.n_states as f64; self.n_states];
-        if self.config.prior != Prior::Pooled {
-            return vec![uniform];
-        }
-        let mut sums = vec![vec![0.0; self.n_states]; self.n_actions];
-        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
-            for seen in &row.seen {
-                sums[index % self.n_actions][seen.next as usize] += seen.count as f64;
-            }
-        }
-        for sums in &mut sums {
-            let total: f64 = sums.iter().sum();
-            if total > 0.0 {
-                sums.iter_mut().for_each(|p| *p /= total);
-            } else {
-                sums.clone_from(&uniform);
-            }
-        }
-        sums
-    }
-
-    /// Per action, the differences of state numbers that it made, with their counts.
-    fn shifts(&self, counts: &Counts) -> Vec<Vec<(i64, f64)>> {
-        let mut shifts: Vec<Vec<(i64, f64)>> = vec![Vec::new(); self.n_actions];
-        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
-            let (state, shifts) = ((index / self.n_actions) as i64, &mut shifts[index % self.n_actions]);
-            for seen in &row.seen {
-                let by = i64::from(seen.next) - state;
-                match shifts.iter_mut().find(|(known, _)| *known == by) {
-                    Some((_, count)) => *count += seen.count as f64,
-                    None => shifts.push((by, seen.count as f64)),
+    /// Q and κ: as set, or those by which each row is best predicted from the others.
+    fn prior(&self, counts: &Counts) -> PriorTable {
+        let tables = Pooled::new(self, counts);
+        let fixed = |kind| tables.prior(kind, self.config.prior_strength);
+        match self.config.prior {
+            Prior::Uniform => fixed(Kind::Uniform),
+            Prior::Pooled => fixed(Kind::Pooled),
+            Prior::Shifted => fixed(Kind::Shifted),
+            Prior::Adaptive => {
+                let mut best = (f64::NEG_INFINITY, Kind::Uniform, STRENGTHS[0]);
+                for kind in [Kind::Uniform, Kind::Pooled, Kind::Shifted] {
+                    for strength in STRENGTHS {
+                        let evidence = tables.evidence(counts, kind, strength);
+                        if evidence > best.0 + 1e-9 {
+                            best = (evidence, kind, strength);
+                        }
+                    }
                 }
+                tables.prior(best.1, best.2)
             }
         }
-        shifts
     }
 
     /// The behaviour and the output.
@@ -504,11 +490,138 @@ impl Beliefs<'_> {
                 let bonus = 1.0 / (1.0 + counted.n as f64).sqrt();
                 row.outcomes.iter_mut().for_each(|o| o.reward = bonus);
                 row.elsewhere = bonus;
-                row.radius = if counted.n == 0 { 2.0 } else { 0.0 };
             }
         }
-        RobustMean::new(&model, true, stage)
+        RobustMean::new(&model, false, stage)
     }
+}
+
+/// The strengths that an adaptive prior chooses from.
+const STRENGTHS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
+
+/// What the rows of an action have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Uniform,
+    Pooled,
+    Shifted,
+}
+
+/// Q and κ.
+struct PriorTable {
+    strength: f64,
+    /// Over next states: one for all actions or one per action.
+    shared: Vec<Vec<f64>>,
+    /// Over differences of state numbers, per action; empty for other kinds.
+    shifted: Vec<Vec<f64>>,
+}
+
+impl PriorTable {
+    /// The successors that a shifted prior gives a row; empty for other kinds, and where no shift is possible.
+    fn moves(&self, state: usize, action: usize, n_states: usize) -> Vec<(usize, f64)> {
+        let Some(shifted) = self.shifted.get(action) else { return Vec::new() };
+        // Difference d lies at d + S − 1.
+        let possible = (0..n_states).map(|next| (next, shifted[next + n_states - 1 - state])).filter(|&(_, p)| p > 0.0);
+        let mut moves: Vec<(usize, f64)> = possible.collect();
+        let sum: f64 = moves.iter().map(|&(_, p)| p).sum();
+        moves.iter_mut().for_each(|(_, p)| *p /= sum);
+        moves
+    }
+}
+
+/// Counts summed over states, per action.
+struct Pooled {
+    n_states: usize,
+    n_actions: usize,
+    total: Vec<f64>,
+    /// By next state, and by difference of state numbers d at d + S − 1.
+    next: Vec<Vec<f64>>,
+    shift: Vec<Vec<f64>>,
+}
+
+impl Pooled {
+    fn new(beliefs: &Beliefs, counts: &Counts) -> Self {
+        let Beliefs { n_states, n_actions, .. } = *beliefs;
+        let mut pooled = Self {
+            n_states,
+            n_actions,
+            total: vec![0.0; n_actions],
+            next: vec![vec![0.0; n_states]; n_actions],
+            shift: vec![vec![0.0; 2 * n_states - 1]; n_actions],
+        };
+        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
+            let (state, action) = (index / n_actions, index % n_actions);
+            pooled.total[action] += row.n as f64;
+            for seen in &row.seen {
+                pooled.next[action][seen.next as usize] += seen.count as f64;
+                pooled.shift[action][seen.next as usize + n_states - 1 - state] += seen.count as f64;
+            }
+        }
+        pooled
+    }
+
+    fn prior(&self, kind: Kind, strength: f64) -> PriorTable {
+        let uniform = vec![1.0 / self.n_states as f64; self.n_states];
+        let share = |counts: &Vec<f64>, total: f64| counts.iter().map(|n| n / total).collect::<Vec<f64>>();
+        let per_action = |tables: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            let of_action = |(counts, &total): (&Vec<f64>, &f64)| {
+                if total > 0.0 { share(counts, total) } else { Vec::new() }
+            };
+            tables.iter().zip(&self.total).map(of_action).collect()
+        };
+        match kind {
+            Kind::Uniform => PriorTable { strength, shared: vec![uniform], shifted: Vec::new() },
+            Kind::Pooled => {
+                let known = per_action(&self.next);
+                let shared = known.into_iter().map(|q| if q.is_empty() { uniform.clone() } else { q }).collect();
+                PriorTable { strength, shared, shifted: Vec::new() }
+            }
+            Kind::Shifted => {
+                let none = || vec![0.0; 2 * self.n_states - 1];
+                let known = per_action(&self.shift);
+                let shifted = known.into_iter().map(|q| if q.is_empty() { none() } else { q }).collect();
+                PriorTable { strength, shared: vec![uniform], shifted }
+            }
+        }
+    }
+
+    /// How well the rows are predicted, each from all others: Σ ln P(N(s,a,·) | Dirichlet(κ Q_{−(s,a)})). Q is smoothed by one
+    /// observation that is uniform over the states, so that nothing is impossible.
+    fn evidence(&self, counts: &Counts, kind: Kind, strength: f64) -> f64 {
+        let s = self.n_states as f64;
+        let mut sum = 0.0;
+        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
+            if row.n == 0 {
+                continue;
+            }
+            let (state, action) = (index / self.n_actions, index % self.n_actions);
+            sum += ln_gamma(strength) - ln_gamma(strength + row.n as f64);
+            let others = self.total[action] - row.n as f64;
+            for seen in &row.seen {
+                let n = seen.count as f64;
+                let alike = match kind {
+                    Kind::Uniform => others / s,
+                    Kind::Pooled => self.next[action][seen.next as usize] - n,
+                    Kind::Shifted => self.shift[action][seen.next as usize + self.n_states - 1 - state] - n,
+                };
+                let base = strength * (alike + 1.0 / s) / (others + 1.0);
+                sum += ln_gamma(base + n) - ln_gamma(base);
+            }
+        }
+        sum
+    }
+}
+
+/// ln Γ(x) for x > 0, by Stirling's series after stepping up to x ≥ 10; the error is below 1e-10.
+fn ln_gamma(x: f64) -> f64 {
+    let (mut x, mut steps) = (x, 1.0);
+    while x < 10.0 {
+        steps *= x;
+        x += 1.0;
+    }
+    let inverse = 1.0 / (x * x);
+    let series = (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse / 1260.0)) / x;
+    (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - steps.ln()
 }
 
 impl Counts {

@@ -140,8 +140,6 @@ fn move_mass(
 /// The risk-neutral plan in the most favourable model of the ball.
 #[derive(Clone, Debug)]
 pub struct RobustMean {
-    n_states: usize,
-    n_actions: usize,
     /// V_h(s) for stages 0..=H.
     values: Vec<Vec<f64>>,
     /// A_h(s, a) ≥ 0.
@@ -155,8 +153,6 @@ impl RobustMean {
         model.check();
         let RobustModel { n_states, n_actions, horizon, .. } = *model;
         let mut plan = Self {
-            n_states,
-            n_actions,
             values: vec![vec![0.0; n_states]; horizon + 1],
             losses: vec![Vec::new(); horizon],
             actions: vec![Vec::new(); horizon],
