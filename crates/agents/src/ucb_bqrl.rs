@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! N(s,a,s'), n(s,a)                             counts; per stage when `stationary` is false
-//! P̂(s'|s,a) = (N(s,a,s') + κ Q_a(s')) / (n + κ)   κ = prior_strength; Q_a alone where n = 0
-//! ρ(s,a)    = min{ 2, c √(2 (S ln 2 + ln(2SAHT/δ)) / max(1, n)) }     c = radius_scale, T = episodes so far + 1
+//! P̂(s'|s,a) = (N(s,a,s') + κ Q_a(s'|s)) / (n + κ)   Q_a alone where n = 0
+//! ρ(s,a)    = min{ 2, c √(2 (S ln 2 + ln(2SAHT/δ)) / max(1, n + κ)) }     c = radius_scale, T = episodes so far + 1
 //! F_h(s,y)  = min_a min_{‖p − P̂‖₁ ≤ ρ} Σ p(s') F_{h+1}(s', y − r),   F_H(s,y) = 1{0 < y}
 //! g         = max{ y : F_0(y) < τ },   act = argmin_a at (h, s, g − c_h)          the optimistic policy
 //! output    = the same with ρ = 0 (`output = "nominal"`), or the optimistic policy itself
@@ -48,7 +48,7 @@ pub struct Config {
     pub output: Output,
     /// What is believed of the successors of a pair before it is tried.
     pub prior: Prior,
-    /// κ: how many observations the prior counts for.
+    /// κ: how many observations the prior counts for; an adaptive prior chooses its own.
     pub prior_strength: f64,
     /// Episodes at first that go where little is known.
     pub explore_episodes: usize,
@@ -92,7 +92,7 @@ pub enum Prior {
     Pooled,
     /// How far the action led from other states, as a difference of state numbers.
     Shifted,
-    /// Whichever of these, and whichever strength, predicts each row best from the others.
+    /// Per action, whichever of these and whichever strength predicts each row best from the others.
     Adaptive,
 }
 
@@ -319,9 +319,12 @@ impl Agent for UcbBqrl {
     fn weights(&self) -> Vec<u8> {
         let mut arrays = self.counts.arrays();
         let beliefs = self.beliefs();
-        let rows = self.planned.kernels.iter().flatten();
-        let strength = beliefs.prior(&self.planned).strength;
-        let radius = |row: &Row| beliefs.radius(row.n as f64 + strength, self.planned.episodes);
+        let rows = self.planned.kernels.iter().flat_map(|rows| rows.iter().enumerate());
+        let prior = beliefs.prior(&self.planned);
+        let radius = |(index, row): (usize, &Row)| {
+            let strength = prior[index % self.n_actions].strength;
+            beliefs.radius(row.n as f64 + strength, self.planned.episodes)
+        };
         let radii: Vec<f64> = rows.map(radius).collect();
         arrays.push(Array::f64("radius", &radii));
         let mut actions = Vec::with_capacity(self.horizon * self.n_states);
@@ -378,6 +381,7 @@ impl Beliefs<'_> {
         let prior = self.prior(counts);
         let kernel = |rows: &Vec<Row>| {
             let row = |(index, row): (usize, &Row)| {
+                let (state, prior) = (index / self.n_actions, &prior[index % self.n_actions]);
                 let kappa = if row.n == 0 { 1.0 } else { prior.strength };
                 let total = row.n as f64 + kappa;
                 let mut outcomes: Vec<Outcome> = row
@@ -390,7 +394,7 @@ impl Beliefs<'_> {
                     })
                     .collect();
                 let mut shared = kappa / total;
-                let moves = prior.moves(index / self.n_actions, index % self.n_actions, self.n_states);
+                let moves = prior.moves(state, self.n_states);
                 if !moves.is_empty() {
                     for (next, p) in moves {
                         let unseen = Seen { next: next as u32, reward: self.top, count: 0 };
@@ -404,7 +408,7 @@ impl Beliefs<'_> {
             };
             rows.iter().enumerate().map(row).collect()
         };
-        let shared = prior.shared.clone();
+        let shared = prior.iter().map(|prior| prior.shared.clone()).collect();
         RobustModel {
             n_states: self.n_states,
             n_actions: self.n_actions,
@@ -429,27 +433,33 @@ impl Beliefs<'_> {
         counts.starts.iter().enumerate().filter_map(share).collect()
     }
 
-    /// Q and κ: as set, or those by which each row is best predicted from the others.
-    fn prior(&self, counts: &Counts) -> PriorTable {
-        let tables = Pooled::new(self, counts);
-        let fixed = |kind| tables.prior(kind, self.config.prior_strength);
-        match self.config.prior {
-            Prior::Uniform => fixed(Kind::Uniform),
-            Prior::Pooled => fixed(Kind::Pooled),
-            Prior::Shifted => fixed(Kind::Shifted),
-            Prior::Adaptive => {
-                let mut best = (f64::NEG_INFINITY, Kind::Uniform, STRENGTHS[0]);
-                for kind in [Kind::Uniform, Kind::Pooled, Kind::Shifted] {
-                    for strength in STRENGTHS {
-                        let evidence = tables.evidence(counts, kind, strength);
-                        if evidence > best.0 + 1e-9 {
-                            best = (evidence, kind, strength);
-                        }
-                    }
+    /// Q_a and κ_a: as set, or those by which each row of the action is best predicted from the others.
+    fn prior(&self, counts: &Counts) -> Vec<PriorOf> {
+        let pooled = Pooled::new(self.n_states, self.n_actions, counts);
+        let kinds = [Kind::Uniform, Kind::Pooled, Kind::Shifted];
+        let best = |action: usize| {
+            let mut best = (f64::NEG_INFINITY, Kind::Uniform, STRENGTHS[0]);
+            for (kind, strength) in kinds.iter().flat_map(|&kind| STRENGTHS.map(|strength| (kind, strength))) {
+                let evidence = pooled.evidence(counts, action, kind, strength);
+                // Between equals the simplest and the weakest.
+                if evidence > best.0 + 1e-9 {
+                    best = (evidence, kind, strength);
                 }
-                tables.prior(best.1, best.2)
             }
-        }
+            (best.1, best.2)
+        };
+        let fixed = |kind| (kind, self.config.prior_strength);
+        (0..self.n_actions)
+            .map(|action| {
+                let (kind, strength) = match self.config.prior {
+                    Prior::Uniform => fixed(Kind::Uniform),
+                    Prior::Pooled => fixed(Kind::Pooled),
+                    Prior::Shifted => fixed(Kind::Shifted),
+                    Prior::Adaptive => best(action),
+                };
+                pooled.prior(action, kind, strength)
+            })
+            .collect()
     }
 
     /// The behaviour and the output.
@@ -507,22 +517,23 @@ enum Kind {
     Shifted,
 }
 
-/// Q and κ.
-struct PriorTable {
+/// Q_a and κ_a.
+struct PriorOf {
     strength: f64,
-    /// Over next states: one for all actions or one per action.
-    shared: Vec<Vec<f64>>,
-    /// Over differences of state numbers, per action; empty for other kinds.
-    shifted: Vec<Vec<f64>>,
+    /// Over next states.
+    shared: Vec<f64>,
+    /// Over differences of state numbers, d at d + S − 1; empty for other kinds. It goes before `shared`.
+    shifted: Vec<f64>,
 }
 
-impl PriorTable {
+impl PriorOf {
     /// The successors that a shifted prior gives a row; empty for other kinds, and where no shift is possible.
-    fn moves(&self, state: usize, action: usize, n_states: usize) -> Vec<(usize, f64)> {
-        let Some(shifted) = self.shifted.get(action) else { return Vec::new() };
-        // Difference d lies at d + S − 1.
-        let possible = (0..n_states).map(|next| (next, shifted[next + n_states - 1 - state])).filter(|&(_, p)| p > 0.0);
-        let mut moves: Vec<(usize, f64)> = possible.collect();
+    fn moves(&self, state: usize, n_states: usize) -> Vec<(usize, f64)> {
+        if self.shifted.is_empty() {
+            return Vec::new();
+        }
+        let of = |next: usize| (next, self.shifted[next + n_states - 1 - state]);
+        let mut moves: Vec<(usize, f64)> = (0..n_states).map(of).filter(|&(_, p)| p > 0.0).collect();
         let sum: f64 = moves.iter().map(|&(_, p)| p).sum();
         moves.iter_mut().for_each(|(_, p)| *p /= sum);
         moves
@@ -534,14 +545,13 @@ struct Pooled {
     n_states: usize,
     n_actions: usize,
     total: Vec<f64>,
-    /// By next state, and by difference of state numbers d at d + S − 1.
+    /// By next state, and by difference of state numbers.
     next: Vec<Vec<f64>>,
     shift: Vec<Vec<f64>>,
 }
 
 impl Pooled {
-    fn new(beliefs: &Beliefs, counts: &Counts) -> Self {
-        let Beliefs { n_states, n_actions, .. } = *beliefs;
+    fn new(n_states: usize, n_actions: usize, counts: &Counts) -> Self {
         let mut pooled = Self {
             n_states,
             n_actions,
@@ -560,52 +570,44 @@ impl Pooled {
         pooled
     }
 
-    fn prior(&self, kind: Kind, strength: f64) -> PriorTable {
+    fn prior(&self, action: usize, kind: Kind, strength: f64) -> PriorOf {
+        let total = self.total[action];
+        let share = |counts: &[f64]| counts.iter().map(|n| n / total).collect::<Vec<f64>>();
         let uniform = vec![1.0 / self.n_states as f64; self.n_states];
-        let share = |counts: &Vec<f64>, total: f64| counts.iter().map(|n| n / total).collect::<Vec<f64>>();
-        let per_action = |tables: &[Vec<f64>]| -> Vec<Vec<f64>> {
-            let of_action = |(counts, &total): (&Vec<f64>, &f64)| {
-                if total > 0.0 { share(counts, total) } else { Vec::new() }
-            };
-            tables.iter().zip(&self.total).map(of_action).collect()
-        };
         match kind {
-            Kind::Uniform => PriorTable { strength, shared: vec![uniform], shifted: Vec::new() },
-            Kind::Pooled => {
-                let known = per_action(&self.next);
-                let shared = known.into_iter().map(|q| if q.is_empty() { uniform.clone() } else { q }).collect();
-                PriorTable { strength, shared, shifted: Vec::new() }
+            Kind::Pooled if total > 0.0 => {
+                PriorOf { strength, shared: share(&self.next[action]), shifted: Vec::new() }
             }
-            Kind::Shifted => {
-                let none = || vec![0.0; 2 * self.n_states - 1];
-                let known = per_action(&self.shift);
-                let shifted = known.into_iter().map(|q| if q.is_empty() { none() } else { q }).collect();
-                PriorTable { strength, shared: vec![uniform], shifted }
+            Kind::Shifted if total > 0.0 => {
+                PriorOf { strength, shared: uniform, shifted: share(&self.shift[action]) }
             }
+            _ => PriorOf { strength, shared: uniform, shifted: Vec::new() },
         }
     }
 
-    /// How well the rows are predicted, each from all others: Σ ln P(N(s,a,·) | Dirichlet(κ Q_{−(s,a)})). Q is smoothed by one
-    /// observation that is uniform over the states, so that nothing is impossible.
-    fn evidence(&self, counts: &Counts, kind: Kind, strength: f64) -> f64 {
+    /// How well the rows of an action are predicted, each from all others: Σ_s ln P(N(s,a,·) | Dirichlet(κ Q_{−s})). Q is
+    /// smoothed by one observation that is uniform over the states, so that nothing is impossible.
+    fn evidence(&self, counts: &Counts, action: usize, kind: Kind, strength: f64) -> f64 {
         let s = self.n_states as f64;
         let mut sum = 0.0;
-        for (index, row) in counts.kernels.iter().flat_map(|rows| rows.iter().enumerate()) {
-            if row.n == 0 {
-                continue;
-            }
-            let (state, action) = (index / self.n_actions, index % self.n_actions);
-            sum += ln_gamma(strength) - ln_gamma(strength + row.n as f64);
-            let others = self.total[action] - row.n as f64;
-            for seen in &row.seen {
-                let n = seen.count as f64;
-                let alike = match kind {
-                    Kind::Uniform => others / s,
-                    Kind::Pooled => self.next[action][seen.next as usize] - n,
-                    Kind::Shifted => self.shift[action][seen.next as usize + self.n_states - 1 - state] - n,
-                };
-                let base = strength * (alike + 1.0 / s) / (others + 1.0);
-                sum += ln_gamma(base + n) - ln_gamma(base);
+        for rows in &counts.kernels {
+            for state in 0..self.n_states {
+                let row = &rows[state * self.n_actions + action];
+                if row.n == 0 {
+                    continue;
+                }
+                sum += ln_gamma(strength) - ln_gamma(strength + row.n as f64);
+                let others = self.total[action] - row.n as f64;
+                for seen in &row.seen {
+                    let (next, n) = (seen.next as usize, seen.count as f64);
+                    let alike = match kind {
+                        Kind::Uniform => others / s,
+                        Kind::Pooled => self.next[action][next] - n,
+                        Kind::Shifted => self.shift[action][next + self.n_states - 1 - state] - n,
+                    };
+                    let base = strength * (alike + 1.0 / s) / (others + 1.0);
+                    sum += ln_gamma(base + n) - ln_gamma(base);
+                }
             }
         }
         sum
@@ -677,5 +679,55 @@ impl Counts {
             return Err(misfit());
         }
         Ok(Self { kernels, starts, terminal, episodes: file.one_u64("episodes")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ln_gamma_is_the_logarithm_of_factorials() {
+        // Γ(1) = Γ(2) = 1, Γ(5) = 24, Γ(½) = √π.
+        for (x, value) in [(1.0, 0.0), (2.0, 0.0), (5.0, 24f64.ln()), (0.5, 0.5 * std::f64::consts::PI.ln())] {
+            assert!((ln_gamma(x) - value).abs() < 1e-10, "{x}: {}", ln_gamma(x));
+        }
+        // Γ(x + 1) = x Γ(x) far from the step as well.
+        assert!((ln_gamma(1001.0) - ln_gamma(1000.0) - 1000f64.ln()).abs() < 1e-10);
+    }
+
+    /// Four states, one action; transitions (s, s').
+    fn counts(seen: &[(usize, usize)]) -> Counts {
+        let mut rows = vec![Row::default(); 4];
+        for &(state, next) in seen {
+            rows[state].n += 1;
+            rows[state].seen.push(Seen { next: next as u32, reward: 0.0, count: 1 });
+        }
+        Counts { kernels: vec![rows], starts: vec![0; 4], terminal: vec![false; 4], episodes: 0 }
+    }
+
+    #[test]
+    fn evidence_matches_hand_computation() {
+        // s = 0 → 3 and s = 1 → 3, κ = 1. Each row has one observation, so that its probability is Q(s'):
+        //   pooled: the other row says 3, smoothed (1 + 1/4)/(1 + 1) = 5/8 each
+        //   shifted: the other row says another distance, (0 + 1/4)/2 = 1/8 each; uniform: 1/4 each
+        let counts = counts(&[(0, 3), (1, 3)]);
+        let pooled = Pooled::new(4, 1, &counts);
+        for (kind, p) in [(Kind::Pooled, 5.0 / 8.0), (Kind::Shifted, 1.0 / 8.0), (Kind::Uniform, 0.25)] {
+            let evidence = pooled.evidence(&counts, 0, kind, 1.0);
+            assert!((evidence - 2.0 * f64::ln(p)).abs() < 1e-9, "{kind:?}: {evidence}");
+        }
+    }
+
+    #[test]
+    fn a_shifted_prior_keeps_to_the_states_that_there_are() {
+        // Steps of +1 (twice) and +2 (once): from state 1 both are possible, from 2 only +1, from 3 neither.
+        let counts = counts(&[(0, 1), (1, 2), (0, 2)]);
+        let prior = Pooled::new(4, 1, &counts).prior(0, Kind::Shifted, 1.0);
+        let moves = prior.moves(1, 4);
+        assert_eq!(moves.iter().map(|m| m.0).collect::<Vec<_>>(), [2, 3]);
+        assert!((moves[0].1 - 2.0 / 3.0).abs() < 1e-12 && (moves[1].1 - 1.0 / 3.0).abs() < 1e-12);
+        assert_eq!(prior.moves(2, 4), [(3, 1.0)]);
+        assert_eq!(prior.moves(3, 4), []);
     }
 }
