@@ -3,7 +3,7 @@
 //! ```text
 //! N(s,a,s'), n(s,a)                             counts; per stage when `stationary` is false
 //! P̂(s'|s,a) = (N(s,a,s') + κ Q_a(s'|s)) / (n + κ)   Q_a alone where n = 0
-//! ρ(s,a)    = min{ 2, c √(2 (S ln 2 + ln(2SAHT/δ)) / max(1, n + κ)) }     c = radius_scale, T = episodes so far + 1
+//! ρ(s,a)    = min{ 2, c √(2 (S ln 2 + ln(2SAHT/δ)) / max(1, n)) }     c = radius_scale, T = episodes so far + 1
 //! F_h(s,y)  = min_a min_{‖p − P̂‖₁ ≤ ρ} Σ p(s') F_{h+1}(s', y − r),   F_H(s,y) = 1{0 < y}
 //! g         = max{ y : F_0(y) < τ },   act = argmin_a at (h, s, g − c_h)          the optimistic policy
 //! output    = the same with ρ = 0 (`output = "nominal"`), or the optimistic policy itself
@@ -42,20 +42,16 @@ pub struct Config {
     pub stationary: bool,
     /// What is planned for.
     pub objective: Objective,
-    /// Window widths that a buffered plan tries, a pass each.
-    pub n_widths: usize,
     /// Which policy the agent gives away.
     pub output: Output,
     /// What is believed of the successors of a pair before it is tried.
     pub prior: Prior,
-    /// κ: how many observations the prior counts for; an adaptive prior chooses its own.
+    /// κ: how many observations the prior counts for.
     pub prior_strength: f64,
     /// Episodes at first that go where little is known.
     pub explore_episodes: usize,
     /// The share of a quantile's slack that the behaviour spends on the mean.
     pub slack: f64,
-    /// Further passes a plan to spend it.
-    pub refinements: usize,
     /// Episodes after which a plan is renewed though no count has doubled; 0 waits for a count.
     pub replan_every: usize,
     /// Returns that a plan tells apart; rewards are rounded down where there are more.
@@ -92,7 +88,7 @@ pub enum Prior {
     Pooled,
     /// How far the action led from other states, as a difference of state numbers.
     Shifted,
-    /// Per action, whichever of these and whichever strength predicts each row best from the others.
+    /// Whichever of the latter two predicts rows better from one another.
     Adaptive,
 }
 
@@ -100,7 +96,6 @@ impl Config {
     fn check(&self) -> Result<(), AgentError> {
         not_negative("radius_scale", self.radius_scale)?;
         require("delta", self.delta > 0.0 && self.delta < 1.0, "lie in (0, 1)", &self.delta)?;
-        require("n_widths", self.n_widths >= 1, "be at least 1", &self.n_widths)?;
         not_negative("prior_strength", self.prior_strength)?;
         require("slack", (0.0..=1.0).contains(&self.slack), "lie in [0, 1]", &self.slack)?;
         require("max_returns", self.max_returns >= 2, "be at least 2", &self.max_returns)
@@ -167,7 +162,11 @@ impl UcbBqrl {
         let n_states = n_states("ucb-bqrl", spec)?;
         let Some((_, top)) = spec.reward_bounds else {
             let observations = "rewards without bounds".to_owned();
-            return Err(AgentError::NotTabular { algo: "ucb-bqrl", problem: spec.name.clone(), observations });
+            return Err(AgentError::NotTabular {
+                algo: "ucb-bqrl",
+                problem: spec.name.clone(),
+                observations,
+            });
         };
         let kernels = if config.stationary { 1 } else { spec.horizon };
         let counts = Counts {
@@ -314,28 +313,22 @@ impl Agent for UcbBqrl {
         Ok(())
     }
 
-    /// The counts, the radii of the present plan, and the output's first action in every (stage, state) with nothing
-    /// collected.
+    /// The counts; of the present plan the radii, the targets, and the actions of output and behaviour in every
+    /// (stage, state) with nothing collected.
     fn weights(&self) -> Vec<u8> {
         let mut arrays = self.counts.arrays();
         let beliefs = self.beliefs();
-        let rows = self.planned.kernels.iter().flat_map(|rows| rows.iter().enumerate());
-        let prior = beliefs.prior(&self.planned);
-        let radius = |(index, row): (usize, &Row)| {
-            let strength = prior[index % self.n_actions].strength;
-            beliefs.radius(row.n as f64 + strength, self.planned.episodes)
-        };
-        let radii: Vec<f64> = rows.map(radius).collect();
+        let rows = self.planned.kernels.iter().flatten();
+        let radii: Vec<f64> = rows.map(|row| beliefs.radius(row.n, self.planned.episodes)).collect();
         arrays.push(Array::f64("radius", &radii));
-        let mut actions = Vec::with_capacity(self.horizon * self.n_states);
-        for stage in 0..self.horizon {
-            for state in 0..self.n_states {
-                let x = AugmentedInput { stage, state, collected: 0.0 };
-                actions.push(self.greedy.action(&x) as u32);
-            }
+        for (name, policy) in [("policy", &self.greedy), ("behaviour", &self.behaviour)] {
+            let inputs =
+                (0..self.horizon).flat_map(|stage| (0..self.n_states).map(move |state| (stage, state)));
+            let action =
+                |(stage, state)| policy.action(&AugmentedInput { stage, state, collected: 0.0 }) as u32;
+            arrays.push(Array::u32(name, &inputs.map(action).collect::<Vec<u32>>()));
         }
-        arrays.push(Array::u32("policy", &actions));
-        arrays.push(Array::f64("target", &[self.greedy.target()]));
+        arrays.push(Array::f64("target", &[self.greedy.target(), self.behaviour.target()]));
         arrays::to_bytes(&arrays)
     }
 }
@@ -353,11 +346,11 @@ struct Beliefs<'a> {
 
 impl Beliefs<'_> {
     /// ρ.
-    fn radius(&self, n: f64, episodes: u64) -> f64 {
+    fn radius(&self, n: u64, episodes: u64) -> f64 {
         let (s, a, h) = (self.n_states as f64, self.n_actions as f64, self.horizon as f64);
         let t = episodes as f64 + 1.0;
         let log = s * std::f64::consts::LN_2 + (2.0 * s * a * h * t / self.config.delta).ln();
-        (self.config.radius_scale * (2.0 * log / n.max(1.0)).sqrt()).min(2.0)
+        (self.config.radius_scale * (2.0 * log / n.max(1) as f64).sqrt()).min(2.0)
     }
 
     /// P̂, ρ and the rewards.
@@ -382,7 +375,8 @@ impl Beliefs<'_> {
         let kernel = |rows: &Vec<Row>| {
             let row = |(index, row): (usize, &Row)| {
                 let (state, prior) = (index / self.n_actions, &prior[index % self.n_actions]);
-                let kappa = if row.n == 0 { 1.0 } else { prior.strength };
+                // Where nothing was seen the prior is all there is, however weak.
+                let kappa = if row.n == 0 { 1.0 } else { self.config.prior_strength };
                 let total = row.n as f64 + kappa;
                 let mut outcomes: Vec<Outcome> = row
                     .seen
@@ -403,7 +397,7 @@ impl Beliefs<'_> {
                     }
                     shared = 0.0;
                 }
-                let radius = self.radius(row.n as f64 + prior.strength, counts.episodes);
+                let radius = self.radius(row.n, counts.episodes);
                 RobustRow { outcomes, shared, elsewhere: elsewhere(index), radius }
             };
             rows.iter().enumerate().map(row).collect()
@@ -433,44 +427,35 @@ impl Beliefs<'_> {
         counts.starts.iter().enumerate().filter_map(share).collect()
     }
 
-    /// Q_a and κ_a: as set, or those by which each row of the action is best predicted from the others.
+    /// Q_a of every action: as set, or of the kind by which rows are better predicted from one another.
     fn prior(&self, counts: &Counts) -> Vec<PriorOf> {
         let pooled = Pooled::new(self.n_states, self.n_actions, counts);
-        let kinds = [Kind::Uniform, Kind::Pooled, Kind::Shifted];
-        let best = |action: usize| {
-            let mut best = (f64::NEG_INFINITY, Kind::Uniform, STRENGTHS[0]);
-            for (kind, strength) in kinds.iter().flat_map(|&kind| STRENGTHS.map(|strength| (kind, strength))) {
-                let evidence = pooled.evidence(counts, action, kind, strength);
-                // Between equals the simplest and the weakest.
-                if evidence > best.0 + 1e-9 {
-                    best = (evidence, kind, strength);
-                }
-            }
-            (best.1, best.2)
+        // How strongly rows resemble one another is not known either: each kind is judged at its best.
+        let evidence = |kind: Kind| {
+            let at = |strength: f64| (0..self.n_actions).map(move |a| (a, strength));
+            let sum =
+                |strength: f64| at(strength).map(|(a, k)| pooled.evidence(counts, a, kind, k)).sum::<f64>();
+            STRENGTHS.iter().map(|&strength| sum(strength)).fold(f64::NEG_INFINITY, f64::max)
         };
-        let fixed = |kind| (kind, self.config.prior_strength);
-        (0..self.n_actions)
-            .map(|action| {
-                let (kind, strength) = match self.config.prior {
-                    Prior::Uniform => fixed(Kind::Uniform),
-                    Prior::Pooled => fixed(Kind::Pooled),
-                    Prior::Shifted => fixed(Kind::Shifted),
-                    Prior::Adaptive => best(action),
-                };
-                pooled.prior(action, kind, strength)
-            })
-            .collect()
+        let kind = match self.config.prior {
+            Prior::Uniform => Kind::Uniform,
+            Prior::Pooled => Kind::Pooled,
+            Prior::Shifted => Kind::Shifted,
+            Prior::Adaptive if evidence(Kind::Shifted) > evidence(Kind::Pooled) => Kind::Shifted,
+            Prior::Adaptive => Kind::Pooled,
+        };
+        (0..self.n_actions).map(|action| pooled.prior(action, kind)).collect()
     }
 
     /// The behaviour and the output.
     fn plan(&self, counts: &Counts, buffer: &Buffer) -> (RobustPolicy, RobustPolicy) {
-        let Config { objective, output, slack, refinements, max_returns, n_widths, .. } = *self.config;
+        let Config { objective, output, slack, max_returns, .. } = *self.config;
         let model = self.model(counts);
         let optimistic = RobustPlanner::new(&model, self.config.radius_scale > 0.0, max_returns);
         let nominal = || RobustPlanner::new(&model, false, max_returns);
         match objective {
             Objective::Point => {
-                let behaviour = optimistic.quantile_policy(buffer.tau(), slack, refinements).policy;
+                let behaviour = optimistic.quantile_policy(buffer.tau(), slack, REFINEMENTS).policy;
                 let keeping = |planner: &RobustPlanner| planner.quantile_policy(buffer.tau(), 0.0, 0).policy;
                 let greedy = match output {
                     Output::Optimistic => keeping(&optimistic),
@@ -479,10 +464,10 @@ impl Beliefs<'_> {
                 (behaviour, greedy)
             }
             Objective::Buffered => {
-                let behaviour = optimistic.buffered_policy(buffer, n_widths);
+                let behaviour = optimistic.buffered_policy(buffer, N_WIDTHS);
                 let greedy = match output {
                     Output::Optimistic => behaviour.clone(),
-                    Output::Nominal => nominal().buffered_policy(buffer, n_widths),
+                    Output::Nominal => nominal().buffered_policy(buffer, N_WIDTHS),
                 };
                 (behaviour, greedy)
             }
@@ -506,8 +491,12 @@ impl Beliefs<'_> {
     }
 }
 
-/// The strengths that an adaptive prior chooses from.
-const STRENGTHS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
+/// The strengths at which kinds of prior are compared.
+const STRENGTHS: [f64; 5] = [0.25, 1.0, 4.0, 16.0, 64.0];
+/// Window widths that a buffered plan tries, a pass each.
+const N_WIDTHS: usize = 8;
+/// Further passes that a plan may make to spend its slack.
+const REFINEMENTS: usize = 6;
 
 /// What the rows of an action have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -517,9 +506,8 @@ enum Kind {
     Shifted,
 }
 
-/// Q_a and κ_a.
+/// Q_a.
 struct PriorOf {
-    strength: f64,
     /// Over next states.
     shared: Vec<f64>,
     /// Over differences of state numbers, d at d + S − 1; empty for other kinds. It goes before `shared`.
@@ -570,18 +558,14 @@ impl Pooled {
         pooled
     }
 
-    fn prior(&self, action: usize, kind: Kind, strength: f64) -> PriorOf {
+    fn prior(&self, action: usize, kind: Kind) -> PriorOf {
         let total = self.total[action];
         let share = |counts: &[f64]| counts.iter().map(|n| n / total).collect::<Vec<f64>>();
         let uniform = vec![1.0 / self.n_states as f64; self.n_states];
         match kind {
-            Kind::Pooled if total > 0.0 => {
-                PriorOf { strength, shared: share(&self.next[action]), shifted: Vec::new() }
-            }
-            Kind::Shifted if total > 0.0 => {
-                PriorOf { strength, shared: uniform, shifted: share(&self.shift[action]) }
-            }
-            _ => PriorOf { strength, shared: uniform, shifted: Vec::new() },
+            Kind::Pooled if total > 0.0 => PriorOf { shared: share(&self.next[action]), shifted: Vec::new() },
+            Kind::Shifted if total > 0.0 => PriorOf { shared: uniform, shifted: share(&self.shift[action]) },
+            _ => PriorOf { shared: uniform, shifted: Vec::new() },
         }
     }
 
@@ -689,7 +673,8 @@ mod tests {
     #[test]
     fn ln_gamma_is_the_logarithm_of_factorials() {
         // Γ(1) = Γ(2) = 1, Γ(5) = 24, Γ(½) = √π.
-        for (x, value) in [(1.0, 0.0), (2.0, 0.0), (5.0, 24f64.ln()), (0.5, 0.5 * std::f64::consts::PI.ln())] {
+        for (x, value) in [(1.0, 0.0), (2.0, 0.0), (5.0, 24f64.ln()), (0.5, 0.5 * std::f64::consts::PI.ln())]
+        {
             assert!((ln_gamma(x) - value).abs() < 1e-10, "{x}: {}", ln_gamma(x));
         }
         // Γ(x + 1) = x Γ(x) far from the step as well.
@@ -723,7 +708,7 @@ mod tests {
     fn a_shifted_prior_keeps_to_the_states_that_there_are() {
         // Steps of +1 (twice) and +2 (once): from state 1 both are possible, from 2 only +1, from 3 neither.
         let counts = counts(&[(0, 1), (1, 2), (0, 2)]);
-        let prior = Pooled::new(4, 1, &counts).prior(0, Kind::Shifted, 1.0);
+        let prior = Pooled::new(4, 1, &counts).prior(0, Kind::Shifted);
         let moves = prior.moves(1, 4);
         assert_eq!(moves.iter().map(|m| m.0).collect::<Vec<_>>(), [2, 3]);
         assert!((moves[0].1 - 2.0 / 3.0).abs() < 1e-12 && (moves[1].1 - 1.0 / 3.0).abs() < 1e-12);

@@ -91,7 +91,8 @@ fn known_rewards(model: &Model) -> Option<KnownRewards> {
 
 /// The terminal states, where they are the same at all stages.
 fn terminal_states(model: &Model) -> Option<Vec<bool>> {
-    let terminal = |kernel: &Kernel| (0..model.n_states()).map(|s| kernel.is_terminal(s)).collect::<Vec<bool>>();
+    let terminal =
+        |kernel: &Kernel| (0..model.n_states()).map(|s| kernel.is_terminal(s)).collect::<Vec<bool>>();
     let first = terminal(model.kernel(0));
     model.kernels().iter().all(|kernel| terminal(kernel) == first).then_some(first)
 }

@@ -59,7 +59,9 @@ fn with_radius_zero_it_is_the_exact_planner() {
         assert!(planner.is_exact(), "{name}");
         let exact = Planner::exact(&problem.model, &silent).unwrap();
         let start = problem.model.start()[0].0;
-        assert!((planner.mean().value(0, start) - exact.max_mean()).abs() < 1e-9 * (1.0 + exact.max_mean().abs()));
+        assert!(
+            (planner.mean().value(0, start) - exact.max_mean()).abs() < 1e-9 * (1.0 + exact.max_mean().abs())
+        );
         for tau in [0.05, 0.1, 0.3, 0.5, 0.75, 0.9] {
             let plan = planner.quantile_policy(tau, 0.0, 0);
             let best = exact.best_quantile(tau);
@@ -154,9 +156,11 @@ fn the_inner_step_is_the_linear_program_over_the_ball() {
     for case in 0..200 {
         let n = 2 + rng.below(3);
         let rewards: Vec<f64> = (0..n).map(|_| rng.below(4) as f64).collect();
-        let weights: Vec<f64> = (0..n).map(|_| if rng.below(3) == 0 { 0.0 } else { 0.1 + rng.uniform() }).collect();
+        let weights: Vec<f64> =
+            (0..n).map(|_| if rng.below(3) == 0 { 0.0 } else { 0.1 + rng.uniform() }).collect();
         let sum: f64 = weights.iter().sum();
-        let q: Vec<f64> = if sum > 0.0 { weights.iter().map(|w| w / sum).collect() } else { vec![1.0 / n as f64; n] };
+        let q: Vec<f64> =
+            if sum > 0.0 { weights.iter().map(|w| w / sum).collect() } else { vec![1.0 / n as f64; n] };
         let radius = 2.2 * rng.uniform();
         for form in 0..3 {
             let model = one_decision(&q, &rewards, radius, form, rng);
@@ -255,7 +259,8 @@ fn least_below(model: &RobustModel, stage: usize, state: usize, y: f64) -> f64 {
             let row = &model.kernels[0][state * model.n_actions + action];
             let mut q: Vec<f64> = model.shared[action].iter().map(|p| row.shared * p).collect();
             row.outcomes.iter().for_each(|o| q[o.next] += o.probability);
-            let later = |next: usize| least_below(model, stage + 1, next, y - row.elsewhere - model.arrival[next]);
+            let later =
+                |next: usize| least_below(model, stage + 1, next, y - row.elsewhere - model.arrival[next]);
             let f: Vec<f64> = (0..model.n_states).map(later).collect();
             vertex_minimum(&q, &f, row.radius)
         })

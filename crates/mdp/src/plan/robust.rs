@@ -85,27 +85,41 @@ impl RobustModel {
         if self.shared.len() == 1 { 0 } else { action }
     }
 
-    fn rewards(&self) -> impl Iterator<Item = f64> + '_ {
-        let of_row = |row: &RobustRow| {
-            let (from, to) = range(self.arrival.iter().copied());
-            let seen: Vec<f64> = row.outcomes.iter().map(|o| o.reward).collect();
-            seen.into_iter().chain([row.elsewhere + from, row.elsewhere + to])
+    /// The distinct rewards, rising: those of seen outcomes, and those on the way anywhere.
+    fn rewards(&self) -> Vec<f64> {
+        let distinct = |mut values: Vec<f64>| {
+            values.sort_unstable_by(f64::total_cmp);
+            values.dedup();
+            values
         };
-        self.kernels.iter().flatten().flat_map(of_row)
+        let rows = || self.kernels.iter().flatten();
+        let elsewhere = distinct(rows().map(|row| row.elsewhere).collect());
+        let arrival = distinct(self.arrival.clone());
+        let seen = rows().flat_map(|row| row.outcomes.iter().map(|o| o.reward));
+        let anywhere = elsewhere.iter().flat_map(|e| arrival.iter().map(move |a| e + a));
+        distinct(seen.chain(anywhere).collect())
     }
 
     fn check(&self) {
         let Self { n_states, n_actions, horizon, .. } = *self;
         assert!(self.terminal.len() == n_states && self.arrival.len() == n_states, "one entry per state");
         assert!(self.kernels.len() == 1 || self.kernels.len() == horizon, "one kernel, or one per stage");
-        assert!(self.shared.len() == 1 || self.shared.len() == n_actions, "one distribution, or one per action");
+        assert!(
+            self.shared.len() == 1 || self.shared.len() == n_actions,
+            "one distribution, or one per action"
+        );
         assert!(self.shared.iter().all(|p| p.len() == n_states), "a distribution over {n_states} states");
         for rows in &self.kernels {
             assert_eq!(rows.len(), n_states * n_actions, "rows, want S·A");
             for row in rows {
                 let sum = row.shared + row.outcomes.iter().map(|o| o.probability).sum::<f64>();
                 assert!((sum - 1.0).abs() < 1e-9, "probabilities must sum to 1, got {sum}");
-                assert!(row.radius >= 0.0 && row.shared >= 0.0, "radius {}, shared {}", row.radius, row.shared);
+                assert!(
+                    row.radius >= 0.0 && row.shared >= 0.0,
+                    "radius {}, shared {}",
+                    row.radius,
+                    row.shared
+                );
             }
         }
     }
@@ -197,7 +211,8 @@ impl RobustMean {
                     entries.clear();
                     entries.extend(row.outcomes.iter().map(|o| (-value(o), o.probability)));
                     if row.shared > 0.0 {
-                        let of_state = |&s: &usize| (-(elsewhere + there[s]), row.shared * model.shared[which][s]);
+                        let of_state =
+                            |&s: &usize| (-(elsewhere + there[s]), row.shared * model.shared[which][s]);
                         entries.extend(order.iter().map(of_state));
                     }
                     entries.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -381,9 +396,7 @@ impl<'a> RobustPlanner<'a> {
     /// down where the returns would have more than `max_returns` rungs.
     pub fn new(model: &'a RobustModel, optimistic: bool, max_returns: usize) -> Self {
         let mean = Arc::new(RobustMean::new(model, optimistic, 0));
-        let mut rewards: Vec<f64> = model.rewards().collect();
-        rewards.sort_unstable_by(f64::total_cmp);
-        rewards.dedup();
+        let rewards = model.rewards();
         let discounts: Vec<f64> = (0..model.horizon).map(|stage| model.discount.powi(stage as i32)).collect();
         let (low, high) = range(rewards.iter().copied());
         let stages: f64 = discounts.iter().sum();
@@ -432,7 +445,12 @@ impl<'a> RobustPlanner<'a> {
         let plan = |swept: &Swept, price: f64| {
             let (loss, below) = (swept.root.loss_at(0, rung), swept.root.below_at(0, rung));
             let policy = self.policy(&swept.actions, target);
-            RobustPlan { policy, best_quantile: target, below, mean: max_mean - (loss - below).max(0.0) / price }
+            RobustPlan {
+                policy,
+                best_quantile: target,
+                below,
+                mean: max_mean - (loss - below).max(0.0) / price,
+            }
         };
         let mut kept = plan(&swept, tie);
         // What P(R < g) may be: the whole of τ with slack = 1, none above the least with slack = 0.
@@ -542,7 +560,8 @@ impl<'a> RobustPlanner<'a> {
                         if row.shared > 0.0 {
                             let share = mass * chosen * row.shared;
                             mean += share * self.discounts[stage] * row.elsewhere;
-                            leaving[self.model.shared_of(action)].add(rung + self.shift(stage, row.elsewhere), share);
+                            leaving[self.model.shared_of(action)]
+                                .add(rung + self.shift(stage, row.elsewhere), share);
                         }
                     }
                 }
@@ -564,7 +583,8 @@ impl<'a> RobustPlanner<'a> {
         for mass in &now {
             law.extend(mass.atoms().map(|(rung, mass)| (rung as f64 * self.quantum, mass)));
         }
-        let law = ReturnLaw::from_atoms_within(law, 1e-9 * self.quantum).expect("mass is conserved: rows sum to 1");
+        let law =
+            ReturnLaw::from_atoms_within(law, 1e-9 * self.quantum).expect("mass is conserved: rows sum to 1");
         Evaluation { law, mean }
     }
 
@@ -573,7 +593,12 @@ impl<'a> RobustPlanner<'a> {
     }
 
     fn policy(&self, actions: &Arc<Vec<Stage>>, target: f64) -> RobustPolicy {
-        RobustPolicy { target, quantum: self.quantum, mean: self.mean.clone(), actions: Some(actions.clone()) }
+        RobustPolicy {
+            target,
+            quantum: self.quantum,
+            mean: self.mean.clone(),
+            actions: Some(actions.clone()),
+        }
     }
 
     /// How many rungs γ^h r is.
@@ -606,7 +631,8 @@ impl<'a> RobustPlanner<'a> {
                 shifts = Some(self.shifts(stage));
             }
             let shifts = shifts.as_ref().expect("just made");
-            let (band, actions) = StagePass { planner: self, stage, price, shifts, later: &later, over: &over }.run();
+            let (band, actions) =
+                StagePass { planner: self, stage, price, shifts, later: &later, over: &over }.run();
             later = band;
             stages.push(actions);
         }
@@ -766,7 +792,8 @@ impl StagePass<'_> {
         let mut there =
             Band { low, width, loss: vec![0.0; n_states * width], below: vec![0.0; n_states * width] };
         for state in 0..n_states {
-            let (to, from) = (state * width..(state + 1) * width, state * later.width..(state + 1) * later.width);
+            let (to, from) =
+                (state * width..(state + 1) * width, state * later.width..(state + 1) * later.width);
             let begin = low - arrival[state];
             Band::add(&mut there.loss[to.clone()], 1.0, &later.loss[from.clone()], later.low, begin);
             Band::add(&mut there.below[to], 1.0, &later.below[from], later.low, begin);
@@ -794,7 +821,9 @@ impl StagePass<'_> {
             }
         }
         let used = |which: usize| {
-            rows.iter().enumerate().any(|(i, row)| row.shared > 0.0 && (shared.len() == 1 || i % n_actions == which))
+            rows.iter()
+                .enumerate()
+                .any(|(i, row)| row.shared > 0.0 && (shared.len() == 1 || i % n_actions == which))
         };
         let means = (0..shared.len())
             .map(|which| {
@@ -872,10 +901,12 @@ impl StagePass<'_> {
                 }
                 entries.clear();
                 let rung = low + cell as i64;
-                entries.extend(row.outcomes.iter().zip(&self.shifts.outcomes[index]).map(|(o, shift)| Entry {
-                    loss: later.loss_at(o.next, rung - shift),
-                    below: later.below_at(o.next, rung - shift),
-                    mass: o.probability,
+                entries.extend(row.outcomes.iter().zip(&self.shifts.outcomes[index]).map(|(o, shift)| {
+                    Entry {
+                        loss: later.loss_at(o.next, rung - shift),
+                        below: later.below_at(o.next, rung - shift),
+                        mass: o.probability,
+                    }
                 }));
                 let shared = (row.shared > 0.0).then_some((which, row.shared));
                 let moved = self.move_at(elsewhere + cell as i64, radius, shared, anywhere, entries);
