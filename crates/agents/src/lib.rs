@@ -11,6 +11,7 @@ pub mod qppo;
 pub mod qr_dqn;
 pub mod stage_table;
 pub mod trpo;
+pub mod ucb_bqrl;
 pub mod value_table;
 pub mod var_q;
 

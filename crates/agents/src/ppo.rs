@@ -222,14 +222,7 @@ mod tests {
 
     /// Two stages, one state, two actions.
     fn agent(config: Config) -> Ppo {
-        let spec = EnvSpec {
-            name: "two-step".into(),
-            observations: ObservationSpace::Discrete { n: 1, ordered: false },
-            n_actions: 2,
-            horizon: 2,
-            horizon_is_task: true,
-            reward_bounds: None,
-        };
+        let spec = EnvSpec::new("two-step", ObservationSpace::Discrete { n: 1, ordered: false }, 2, 2);
         let mut agent = Ppo::new(config, &spec, 1).unwrap();
         agent.begin_episode(0);
         agent

@@ -28,6 +28,7 @@ use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
+use crate::experience::encode::reward_scale;
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
     require, state,
@@ -193,12 +194,7 @@ impl Qppo {
             });
         }
         let (low, high) = spec.reward_bounds.unwrap_or((0.0, 0.0));
-        let named = low.abs().max(high.abs());
-        let reward_scale = match config.reward_scale {
-            0.0 if named > 0.0 => named,
-            0.0 => 1.0,
-            scale => scale,
-        };
+        let reward_scale = reward_scale(config.reward_scale, spec);
         let stage_bins = match config.stage_bins {
             0 => spec.horizon,
             bins => bins.min(spec.horizon),
@@ -462,12 +458,8 @@ mod tests {
 
     fn agent(config: Config, horizon: usize, reward_bounds: Option<(f64, f64)>) -> Qppo {
         let spec = EnvSpec {
-            name: "test".into(),
-            observations: ObservationSpace::Discrete { n: 1, ordered: false },
-            n_actions: 2,
-            horizon,
-            horizon_is_task: true,
             reward_bounds,
+            ..EnvSpec::new("test", ObservationSpace::Discrete { n: 1, ordered: false }, 2, horizon)
         };
         Qppo::new(config, Buffer::new(0.5, 0.5).unwrap(), &spec, 1).unwrap()
     }

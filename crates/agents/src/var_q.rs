@@ -21,7 +21,7 @@
 //! Where the paper is silent: it assumes that every (s, a) is visited for ever, and its experiments update all pairs from a
 //! generator. Here q starts at `initial_value` (optimistic) and behaviour is ε-greedy, ε_t = `epsilon_0` / (1 + t/`epsilon_decay`).
 //! Episodes are learned from backwards, after their end; then `replay_episodes` earlier ones, drawn uniformly, are learned from again.
-//! With `share_stages` a transition teaches (s, a) at every stage, as it may where rewards and chances do not depend on the
+//! With `share_stages` a transition teaches (s, a) at every stage where rewards and chances are known not to depend on the
 //! stage; with a discount rewards do. After an update the J values of (h, s, a) are sorted: rearrangement never takes a
 //! quantile function further from the truth. Actions within `tie_tolerance` of the best at the level tie, the larger mean of q over
 //! all levels wins, then the lowest index; the same tolerance applies to reaching the target. Where no level reaches it, the
@@ -36,6 +36,7 @@ use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
+use crate::experience::encode::reward_scale;
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
     require, state,
@@ -64,7 +65,7 @@ pub struct Config {
     pub epsilon_decay: f64,
     /// Earlier episodes that are learned from again after each episode.
     pub replay_episodes: usize,
-    /// Whether a transition teaches every stage; only where rewards and chances do not depend on it.
+    /// Whether a transition teaches every stage, where the problem is known to be the same at all of them.
     pub share_stages: bool,
     /// Values this close count as equal, in units of `reward_scale`.
     pub tie_tolerance: f64,
@@ -171,6 +172,8 @@ pub struct VarQ {
     n_states: usize,
     n_actions: usize,
     reward_scale: f64,
+    /// The setting, where the problem is known to allow it.
+    share_stages: bool,
     /// q_h(s, α_j, a) at ((h·S + s)·A + a)·J + j, in units of `reward_scale`, rising in j.
     q: Vec<f64>,
     /// n of (h, s, a).
@@ -213,18 +216,14 @@ impl VarQ {
                 got: config.n_levels.to_string(),
             });
         };
-        let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
-        let reward_scale = match config.reward_scale {
-            0.0 if named > 0.0 => named,
-            0.0 => 1.0,
-            scale => scale,
-        };
+        let reward_scale = reward_scale(config.reward_scale, spec);
         Ok(Self {
             tau: buffer.tau(),
             horizon: spec.horizon,
             n_states,
             n_actions: spec.n_actions,
             reward_scale,
+            share_stages: config.share_stages && spec.stationary && spec.discount == 1.0,
             q: vec![config.initial_value; values],
             visits: vec![0; cells],
             starts: vec![0; n_states],
@@ -302,7 +301,7 @@ impl VarQ {
         let end = self.episodes.get(episode + 1).copied().unwrap_or(self.steps.len());
         for index in (self.episodes[episode]..end).rev() {
             let Step { stage, state, action, reward, next, terminated } = self.steps[index];
-            let stages = if self.config.share_stages { 0..self.horizon } else { stage..stage + 1 };
+            let stages = if self.share_stages { 0..self.horizon } else { stage..stage + 1 };
             for stage in stages.rev() {
                 let next = (!terminated && stage + 1 < self.horizon).then_some(next);
                 self.learn(stage, state, action, &[Outcome { probability: 1.0, reward, next }]);
@@ -528,14 +527,8 @@ mod tests {
     }
 
     fn spec(n: usize, n_actions: usize, horizon: usize) -> EnvSpec {
-        EnvSpec {
-            name: "test".into(),
-            observations: ObservationSpace::Discrete { n, ordered: false },
-            n_actions,
-            horizon,
-            horizon_is_task: true,
-            reward_bounds: None,
-        }
+        let observations = ObservationSpace::Discrete { n, ordered: false };
+        EnvSpec { stationary: true, ..EnvSpec::new("test", observations, n_actions, horizon) }
     }
 
     fn agent(config: Config, spec: &EnvSpec, tau: f64) -> VarQ {

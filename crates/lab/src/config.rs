@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bqrl_agents::{deep_bqrl, ppo, qppo, qr_dqn, trpo, var_q};
+use bqrl_agents::{deep_bqrl, ppo, qppo, qr_dqn, trpo, ucb_bqrl, var_q};
 use bqrl_math::buffer::{Buffer, BufferError, check_tau};
 use bqrl_mdp::csv::{self, CsvError};
 use bqrl_mdp::model::{Model, ModelError, Problem};
@@ -84,6 +84,8 @@ pub enum AgentConfig {
     Ppo(ppo::Config),
     /// Policy gradient in a trust region.
     Trpo(trpo::Config),
+    /// Optimistic planning on counts.
+    UcbBqrl(ucb_bqrl::Config),
 }
 
 /// Which levels a run of an algorithm may name.
@@ -111,7 +113,7 @@ pub struct Algo {
 }
 
 /// The algorithms.
-pub const ALGOS: [Algo; 6] = [
+pub const ALGOS: [Algo; 7] = [
     Algo {
         name: "deep-bqrl",
         about: "the paper's Algorithm 1: an ensemble of quantile critics, for one level",
@@ -153,6 +155,13 @@ pub const ALGOS: [Algo; 6] = [
         levels: Levels::Any,
         dominant: ("agent.max_kl", 0.0001, 1.0),
         preset: include_str!("../../../experiments/trpo.toml"),
+    },
+    Algo {
+        name: "ucb-bqrl",
+        about: "the paper's model-based reference: optimistic planning in a counted model, one level",
+        levels: Levels::One,
+        dominant: ("agent.radius_scale", 0.001, 1.0),
+        preset: include_str!("../../../experiments/ucb-bqrl.toml"),
     },
 ];
 
@@ -353,6 +362,7 @@ impl Config {
             AgentConfig::Qppo(_) => "qppo",
             AgentConfig::Ppo(_) => "ppo",
             AgentConfig::Trpo(_) => "trpo",
+            AgentConfig::UcbBqrl(_) => "ucb-bqrl",
         };
         Algo::named(name).expect("every kind is in the table")
     }

@@ -18,7 +18,7 @@ struct Golden {
     result: (u64, f64, f64),
 }
 
-const GOLDEN: [Golden; 6] = [
+const GOLDEN: [Golden; 7] = [
     Golden {
         algo: "deep-bqrl",
         settings: &[
@@ -200,6 +200,32 @@ const GOLDEN: [Golden; 6] = [
             "agent.stage_widths=[1]",
         ],
         result: (59, 0.75, 15.0),
+    },
+    Golden {
+        algo: "ucb-bqrl",
+        settings: &[
+            "agent.radius_scale=0.3",
+            "agent.prior=pooled",
+            "agent.prior_strength=1.0",
+            "agent.explore_episodes=3",
+            "agent.slack=1.0",
+        ],
+        changes: &[
+            "agent.radius_scale=0.0",
+            "agent.delta=0.5",
+            "agent.stationary=false",
+            "agent.objective=buffered",
+            "agent.output=optimistic",
+            "agent.prior=uniform",
+            "agent.prior=shifted",
+            "agent.prior_strength=0.0",
+            "agent.explore_episodes=0",
+            "agent.slack=0.0",
+            "agent.replan_every=1",
+            "agent.max_returns=5",
+            "run.tau=[0.25]",
+        ],
+        result: (0, 0.0, 0.0),
     },
 ];
 

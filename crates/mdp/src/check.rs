@@ -184,6 +184,9 @@ mod tests {
             horizon: 3,
             horizon_is_task: true,
             reward_bounds: Some((0.0, 1.0)),
+            discount: 1.0,
+            known_rewards: None,
+            terminal: None,
         };
         Script { spec, first: zeros(), step, number: 0, episodes: 0 }
     }

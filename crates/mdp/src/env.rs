@@ -36,6 +36,43 @@ pub struct EnvSpec {
     pub horizon_is_task: bool,
     /// Bounds of one step's reward, where they are known.
     pub reward_bounds: Option<(f64, f64)>,
+    /// γ: a reward of stage h counts γ^h, and that is how it reaches an agent.
+    pub discount: f64,
+    /// Whether chances and rewards, before discounting, are known to be the same at all stages.
+    pub stationary: bool,
+    /// The rewards themselves, for model-based methods that assume them known; `None` where they are not, or follow from
+    /// more than one end of a transition.
+    pub known_rewards: Option<KnownRewards>,
+    /// Which discrete states end an episode on arrival, at every stage; `None` where that is not known.
+    pub terminal: Option<Vec<bool>>,
+}
+
+impl EnvSpec {
+    /// A task with a horizon of which nothing more is known.
+    pub fn new(name: &str, observations: ObservationSpace, n_actions: usize, horizon: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            observations,
+            n_actions,
+            horizon,
+            horizon_is_task: true,
+            reward_bounds: None,
+            discount: 1.0,
+            stationary: false,
+            known_rewards: None,
+            terminal: None,
+        }
+    }
+}
+
+/// Rewards that are known before anything is tried, undiscounted. They say nothing of where an action leads: every pair
+/// and every state has its entry, also one that no transition meets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KnownRewards {
+    /// r(s, a) at s · A + a.
+    OfAction(Vec<f64>),
+    /// r(s') of the state that is entered.
+    OfNext(Vec<f64>),
 }
 
 /// One step's result.

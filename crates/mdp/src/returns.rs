@@ -525,7 +525,7 @@ fn nearest(rewards: &[f64], reward: f64) -> usize {
 }
 
 /// The largest number of which every reward is a whole multiple, by Euclid's algorithm with a tolerance.
-fn quantum(rewards: &[f64]) -> Option<f64> {
+pub(crate) fn quantum(rewards: &[f64]) -> Option<f64> {
     let scale = rewards.iter().fold(0.0f64, |scale, r| scale.max(r.abs()));
     if scale == 0.0 {
         return Some(1.0);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bqrl_math::rng::Rng;
 
-use crate::env::{Env, EnvSpec, ObservationSpace, Step};
-use crate::model::{Kernel, Problem};
+use crate::env::{Env, EnvSpec, KnownRewards, ObservationSpace, Step};
+use crate::model::{Kernel, Model, Problem};
 use crate::trajectory::{End, Observation};
 
 /// A table that can be played.
@@ -47,6 +47,10 @@ impl TabularEnv {
             horizon: model.horizon(),
             horizon_is_task: true,
             reward_bounds: rewards().reduce(f64::min).zip(rewards().reduce(f64::max)),
+            discount: model.discount(),
+            stationary: model.kernels().len() == 1,
+            known_rewards: known_rewards(model),
+            terminal: terminal_states(model),
         };
         let start = running_sums(model.start().iter().map(|&(_, p)| p)).collect();
         // Not playing until reset: the clock stands at the end.
@@ -58,6 +62,40 @@ impl TabularEnv {
     pub fn problem(&self) -> &Arc<Problem> {
         &self.problem
     }
+}
+
+/// r(s, a) or r(s'), where the table has that form at all stages. What no transition meets is worth 0.
+fn known_rewards(model: &Model) -> Option<KnownRewards> {
+    let n_actions = model.n_actions();
+    let mut of_action = Some(vec![None; model.n_states() * n_actions]);
+    let mut of_next = Some(vec![None; model.n_states()]);
+    // One value per entry, or the form is not this one.
+    let note = |table: &mut Option<Vec<Option<f64>>>, entry: usize, reward: f64| {
+        if let Some(values) = table
+            && *values[entry].get_or_insert(reward) != reward
+        {
+            *table = None;
+        }
+    };
+    for kernel in model.kernels() {
+        for row in 0..model.n_states() * n_actions {
+            for outcome in kernel.outcomes(row / n_actions, row % n_actions) {
+                note(&mut of_action, row, outcome.reward);
+                note(&mut of_next, outcome.next, outcome.reward);
+            }
+        }
+    }
+    let filled = |values: Vec<Option<f64>>| values.into_iter().map(|reward| reward.unwrap_or(0.0)).collect();
+    let of_next = of_next.map(|values| KnownRewards::OfNext(filled(values)));
+    of_action.map(|values| KnownRewards::OfAction(filled(values))).or(of_next)
+}
+
+/// The terminal states, where they are the same at all stages.
+fn terminal_states(model: &Model) -> Option<Vec<bool>> {
+    let terminal =
+        |kernel: &Kernel| (0..model.n_states()).map(|s| kernel.is_terminal(s)).collect::<Vec<bool>>();
+    let first = terminal(model.kernel(0));
+    model.kernels().iter().all(|kernel| terminal(kernel) == first).then_some(first)
 }
 
 fn running_sums(probabilities: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
@@ -124,7 +162,7 @@ mod tests {
     use bqrl_math::rng::{Purpose, stream};
 
     use super::*;
-    use crate::model::{Model, Outcome};
+    use crate::model::Outcome;
     use crate::problems;
 
     fn built(name: &str) -> TabularEnv {
@@ -153,8 +191,37 @@ mod tests {
             horizon: 10,
             horizon_is_task: true,
             reward_bounds: Some((0.0, 1.0)),
+            discount: 1.0,
+            stationary: true,
+            // Stopping pays the offer, waiting nothing; "sold" has no actions.
+            known_rewards: Some(KnownRewards::OfAction(
+                (0..25).flat_map(|offer| [f64::from(offer) / 24.0, 0.0]).chain([0.0, 0.0]).collect(),
+            )),
+            terminal: Some((0..26).map(|state| state == 25).collect()),
         };
         assert_eq!(env.spec(), &spec);
+    }
+
+    #[test]
+    fn rewards_are_known_where_one_end_of_a_transition_decides_them() {
+        let known = |name| built(name).spec().known_rewards.clone();
+        // Only entering the goal pays, whatever led there.
+        let goal = KnownRewards::OfNext((0..16).map(|state| f64::from(u8::from(state == 15))).collect());
+        assert_eq!(known("frozen-lake"), Some(goal));
+        assert!(matches!(known("river-swim"), Some(KnownRewards::OfAction(_))));
+        assert!(matches!(known("american-put"), Some(KnownRewards::OfAction(_))));
+        // A gamble pays one thing or another; a fall and a step may end in the same cell; a profit needs both stocks.
+        for name in ["gamble-chain", "cliff-walk", "inventory", "machine-replacement", "gamblers-ruin"] {
+            assert_eq!(known(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_says_nothing_of_where_actions_lead() {
+        // The same rewards on ice that does not slip: the same knowledge.
+        let firm = problems::build("frozen-lake", &[("slippery".to_owned(), "false".to_owned())]).unwrap();
+        let (firm, wet) = (TabularEnv::new(firm), built("frozen-lake"));
+        assert_eq!(firm.spec(), wet.spec());
     }
 
     #[test]

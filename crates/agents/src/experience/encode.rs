@@ -111,6 +111,10 @@ mod tests {
             horizon: 10,
             horizon_is_task: true,
             reward_bounds: None,
+            discount: 1.0,
+            stationary: true,
+            known_rewards: None,
+            terminal: None,
         }
     }
 

@@ -6,6 +6,7 @@
 //! planner.quantile_policy(0.1)                a policy that attains it, with the slack spent on the mean
 //! planner.buffered(buffer)                    UB1 ≥ UB2 ≥ best deterministic ≥ LB
 //! conditional::greedy(&model, buffer)         what the paper's own rule attains
+//! robust::RobustPlanner::new(&model, …)       the same when probabilities are only known to lie in a ball
 //! ```
 
 pub mod buffered;
@@ -13,6 +14,7 @@ pub mod conditional;
 pub mod export;
 pub mod mean;
 mod policy;
+pub mod robust;
 mod sweep;
 pub mod threshold;
 
