@@ -82,6 +82,17 @@ impl Writer {
     }
 
     fn figure(&mut self, name: String, figure: Figure) {
+        // Two methods may differ in what a file name cannot hold.
+        let taken = self
+            .figures
+            .iter()
+            .filter(|(other, _)| *other == name || other.starts_with(&format!("{name}-")))
+            .count();
+        let name = if self.figures.iter().any(|(other, _)| *other == name) {
+            format!("{name}-{}", taken + 1)
+        } else {
+            name
+        };
         // HTML needs no namespace; ids must differ between figures on one page.
         let hatch = format!("bqrl-hatch-{}", self.figures.len() + 1);
         let svg = figure

@@ -77,7 +77,8 @@ impl ActionPrediction {
     }
 }
 
-const DOT: f64 = 2.8;
+const DOT: f64 = 2.4;
+const CAP: f64 = 4.0;
 const OTHER: (f64, &str) = (0.9, "3 2");
 
 /// Draws laws and predictions.
@@ -123,6 +124,9 @@ pub fn draw(plot: &PredictionPlot) -> Figure {
         {
             let height = y.at(level);
             canvas.line((inside(low), height), (inside(high), height), Tone::Quantile, 1.4, "");
+            for end in [inside(low), inside(high)] {
+                canvas.line((end, height - CAP), (end, height + CAP), Tone::Quantile, 1.2, "");
+            }
             canvas.circle((inside(mean), height), DOT, Tone::Quantile);
         }
         canvas.frame(area, Tone::Ink);
@@ -172,8 +176,7 @@ fn legend(plot: &PredictionPlot) -> Vec<Entry> {
 }
 
 fn describe(plot: &PredictionPlot) -> String {
-    let mut text =
-        String::from("Cumulative distribution of the total return, and the quantiles predicted for it.");
+    let mut text = String::from("Cumulative distribution of the total return, and predicted quantiles.");
     for panel in &plot.panels {
         let quantile = four_digits(panel.quantile);
         let _ = write!(text, " {}: quantile at level {} is {quantile}", panel.heading, panel.tau);
