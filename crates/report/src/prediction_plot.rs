@@ -116,7 +116,9 @@ pub fn draw(plot: &PredictionPlot) -> Figure {
         canvas.curve(&law.steps(x, y), Tone::Planned, CURVE, "");
         let inside = |value: f64| x.at(value.clamp(domain.0, domain.1));
         for other in panel.actions.iter().skip(1) {
-            let points = other.spread().into_iter().map(|(level, mean, _, _)| (inside(mean), y.at(level)));
+            let spread = other.spread().into_iter();
+            let visible = spread.filter(|&(_, mean, _, _)| domain.0 <= mean && mean <= domain.1);
+            let points = visible.map(|(level, mean, _, _)| (x.at(mean), y.at(level)));
             canvas.curve(&polyline(points), Tone::Reference, OTHER.0, OTHER.1);
         }
         for (level, mean, low, high) in

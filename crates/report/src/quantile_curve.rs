@@ -89,7 +89,7 @@ impl Role {
 /// Every number is finite; anything else is a mistake of the caller.
 pub fn draw(plot: &QuantileCurve) -> Figure {
     let domain = range(plot);
-    let y_ticks = ticks(domain, 6);
+    let y_ticks = ticks(domain, 8);
     let x_ticks = ticks((0.0, 1.0), 10);
     let widest = y_ticks.iter().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
     let page = Page {

@@ -15,8 +15,8 @@ use crate::quantile_curve::{self, ExactCurve, Learned, QuantileCurve, Role};
 use crate::statistics::{curve, moving_average, thinned};
 use crate::study::{Level, Measure, Method, Study, Trained, WINDOW};
 
-/// Points of a curve: more than a screen's pixels can show, few enough for a small file after 100 000 episodes.
-const POINTS: usize = 400;
+/// Points of a curve: one per unit of a narrow plot, few enough for a small file after 100 000 episodes.
+const POINTS: usize = 250;
 /// Panels of a figure that shows single agents.
 const PANELS: usize = 3;
 
