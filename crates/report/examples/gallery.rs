@@ -294,7 +294,7 @@ fn achieved() -> Figure {
 fn predictions() -> Figure {
     let offers: Vec<f64> = (0..25).map(|offer| f64::from(offer) / 24.0).collect();
     let panel = |(tau, spread): (f64, f64)| {
-        let law = law_panel(offers.clone(), &vec![1.0; 25], tau, Some(tau / 2.0));
+        let law = law_panel(offers.clone(), &[1.0; 25], tau, Some(tau / 2.0));
         let critic = |m: u32, lift: f64| -> Vec<f64> {
             (0..8).map(|j| (f64::from(j) + 0.5) / 8.0 * 0.9 + lift + spread * f64::from(m)).collect()
         };
