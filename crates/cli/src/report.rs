@@ -216,7 +216,12 @@ fn human(output: &Output) -> String {
             let mean = |measure: Measure| {
                 let estimate = &level.measures[measure.key()];
                 match estimate.interval {
-                    Some([low, high]) => format!("{} ± {}", short(estimate.mean), short((high - low) / 2.0)),
+                    Some([low, high]) => {
+                        // Equal seeds leave a width of rounding errors.
+                        let half = (high - low) / 2.0;
+                        let half = if half < 1e-12 * estimate.mean.abs() { 0.0 } else { half };
+                        format!("{} ± {}", short(estimate.mean), short(half))
+                    }
                     None => short(estimate.mean),
                 }
             };

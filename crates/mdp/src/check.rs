@@ -185,6 +185,7 @@ mod tests {
             horizon_is_task: true,
             reward_bounds: Some((0.0, 1.0)),
             discount: 1.0,
+            stationary: false,
             known_rewards: None,
             terminal: None,
         };

@@ -9,9 +9,14 @@
 use std::error::Error;
 use std::path::Path;
 
+use bqrl_math::Interval;
+use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot};
 use bqrl_report::figure::Figure;
 use bqrl_report::law_plot::{self, LawPanel, LawPlot};
 use bqrl_report::policy_map::{self, Panel, PolicyMap};
+use bqrl_report::prediction_plot::{self, ActionPrediction, PredictionPanel, PredictionPlot};
+use bqrl_report::quantile_curve::{self, ExactCurve, Learned, QuantileCurve, Role};
+use bqrl_report::statistics::CurvePoint;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: gallery FOLDER")?;
@@ -27,6 +32,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("law-two-atoms", two_atoms()),
         ("law-many-atoms", many_atoms()),
         ("law-negative", negative()),
+        ("curves-four-methods", learning(&["UCB-BQRL", "Deep-BQRL", "PPO", "TRPO"], 4)),
+        (
+            "curves-ten-methods",
+            learning(&["a", "b", "c", "d", "e", "f", "g", "h", "a longer name (runs/x)", "j"], 3),
+        ),
+        ("curves-single", learning(&["Deep-BQRL"], 1)),
+        ("quantile-curve", achieved()),
+        ("predictions", predictions()),
     ];
     for (name, figure) in figures {
         for extension in ["svg", "png"] {
@@ -204,4 +217,106 @@ fn negative() -> Figure {
         "cliff-walking",
         [(0.05, 0.05), (0.95, 0.02)].into_iter().map(panel).collect(),
     ))
+}
+
+fn learning(methods: &[&str], panels: usize) -> Figure {
+    let curve = |k: usize, panel: usize| {
+        // Square roots that end close together, so that names have to move apart.
+        let rise = 10.0 + (k * (panel + 1)) as f64 * 6.0;
+        let point = |t: u32| {
+            let mean = rise * f64::from(t).sqrt();
+            let half = 0.3 * mean + 2.0 * f64::from(t % 7);
+            CurvePoint {
+                x: 20.0 * f64::from(t),
+                mean,
+                band: Some(Interval { low: mean - half, high: mean + half }),
+            }
+        };
+        let label = methods[k].to_owned();
+        Curve { label, colour: k, dashed: false, points: (0..=100).map(point).collect() }
+    };
+    let panel = |index: usize| CurvePanel {
+        heading: format!("τ = 0.{}", 2 * index + 1),
+        measure: "cumulative quantile policy gap".to_owned(),
+        curves: (0..methods.len()).map(|k| curve(k, index)).collect(),
+    };
+    curves::draw(&CurvePlot {
+        title: "Learning against the optimum".to_owned(),
+        problem: "asset-selling · mean of 3 seeds, band: pointwise 95 % Student-t interval".to_owned(),
+        panels: (0..panels).map(panel).collect(),
+        shared_scale: panels == 3,
+        note: "lower is better".to_owned(),
+    })
+}
+
+fn achieved() -> Figure {
+    let taus: Vec<f64> = (1..20).map(|k| f64::from(k) / 20.0).collect();
+    let learned = |(k, label, connected): (usize, &str, bool)| {
+        let value = |tau: f64, seed: f64| tau.sqrt() - 0.04 * k as f64 - 0.02 * seed;
+        let levels = if connected { taus.clone() } else { vec![0.1, 0.5, 0.9] };
+        let point = |&tau: &f64| {
+            let mean = value(tau, 1.0);
+            CurvePoint { x: tau, mean, band: Some(Interval { low: mean - 0.05, high: mean + 0.05 }) }
+        };
+        let seed = |s: u32| taus.iter().map(|&tau| (tau, value(tau, f64::from(s)))).collect();
+        Learned {
+            label: label.to_owned(),
+            colour: k,
+            points: levels.iter().map(point).collect(),
+            seeds: if connected { (0..3).map(seed).collect() } else { Vec::new() },
+            connected,
+        }
+    };
+    let exact = |label: &str, role, drop: f64| ExactCurve {
+        label: label.to_owned(),
+        role,
+        points: (1..100)
+            .map(|k| f64::from(k) / 100.0)
+            .map(|tau| (tau, ((24.0 * tau.sqrt()).ceil() / 24.0 - drop)))
+            .collect(),
+    };
+    quantile_curve::draw(&QuantileCurve {
+        title: "Achieved quantile at every level".to_owned(),
+        problem: "asset-selling · mean of 3 seeds, band or bar: pointwise 95 % Student-t interval".to_owned(),
+        exact: vec![
+            exact("best possible, exact", Role::Best, 0.0),
+            exact("risk-neutral policy, exact", Role::RiskNeutral, 0.1),
+            exact("the paper's rule, solved exactly (β = τ)", Role::Rule, 0.2),
+        ],
+        learned: [(0, "Target tracking", true), (1, "Deep-BQRL", false), (2, "PPO", false)]
+            .into_iter()
+            .map(learned)
+            .collect(),
+        note: "thin lines are seeds".to_owned(),
+    })
+}
+
+fn predictions() -> Figure {
+    let offers: Vec<f64> = (0..25).map(|offer| f64::from(offer) / 24.0).collect();
+    let panel = |(tau, spread): (f64, f64)| {
+        let law = law_panel(offers.clone(), &[1.0; 25], tau, Some(tau / 2.0));
+        let critic = |m: u32, lift: f64| -> Vec<f64> {
+            (0..8).map(|j| (f64::from(j) + 0.5) / 8.0 * 0.9 + lift + spread * f64::from(m)).collect()
+        };
+        let action = |(name, lift): (&str, f64)| ActionPrediction {
+            action: name.to_owned(),
+            levels: (0..8).map(|j| (f64::from(j) + 0.5) / 8.0).collect(),
+            critics: (0..4).map(|m| critic(m, lift)).collect(),
+        };
+        PredictionPanel {
+            heading: format!("τ = {tau}, β = {} · seed 42", tau / 2.0),
+            values: law.values,
+            probabilities: law.probabilities,
+            tau,
+            beta: tau / 2.0,
+            quantile: law.quantile,
+            actions: [("continue", 0.0), ("stop", -0.3)].into_iter().map(action).collect(),
+        }
+    };
+    prediction_plot::draw(&PredictionPlot {
+        title: "What Deep-BQRL believes, and what is true".to_owned(),
+        problem: "asset-selling".to_owned(),
+        panels: [(0.1, 0.01), (0.5, 0.03)].into_iter().map(panel).collect(),
+        note: "exact laws, no sampling".to_owned(),
+    })
 }

@@ -1,7 +1,7 @@
 //! Curves over episodes (the paper's Figures 1, 3 and 4): the mean over seeds with a pointwise interval as a band.
 //!
 //! Every curve is named at its right end, in its colour; names that would meet are moved apart, and a thin line leads
-//! from the curve to its name. All panels of one row that show one measure share its scale.
+//! from the curve to its name. Each panel has its own scale, unless the figure asks for a shared one.
 //! A band may be cut: few seeds give intervals far wider than the curves themselves.
 
 use std::fmt::Write as _;
@@ -21,6 +21,8 @@ pub struct CurvePlot {
     pub problem: String,
     /// One plot each, side by side.
     pub panels: Vec<CurvePanel>,
+    /// Whether all panels have the same vertical scale, which suits measures that mean the same in each.
+    pub shared_scale: bool,
     /// What the reader must know to read the plots, below them; may be empty.
     pub note: String,
 }
@@ -30,7 +32,7 @@ pub struct CurvePlot {
 pub struct CurvePanel {
     /// The line above the plot; `_τ` and `^β` are set as indices.
     pub heading: String,
-    /// What is measured, in full; panels with the same measure share a scale.
+    /// What is measured, in full.
     pub measure: String,
     /// The curves.
     pub curves: Vec<Curve>,
@@ -61,8 +63,8 @@ const CUT_NOTE: &str = "bands are cut where they leave the plot";
 /// Every number is finite; anything else is a mistake of the caller.
 pub fn draw(plot: &CurvePlot) -> Figure {
     let x_domain = (0.0, last_x(plot));
-    let domains: Vec<(f64, f64)> = plot.panels.iter().map(|panel| measure_domain(plot, panel)).collect();
-    let y_ticks: Vec<_> = domains.iter().map(|&domain| ticks(domain, 5)).collect();
+    let domains: Vec<(f64, f64)> = plot.panels.iter().map(|panel| vertical_domain(plot, panel)).collect();
+    let y_ticks: Vec<_> = domains.iter().map(|&domain| ticks(domain, 7)).collect();
     let widest = y_ticks.iter().flatten().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
     let name = |curve: &Curve| LABEL.shorten(&curve.label, LONGEST_NAME);
     let names = plot.panels.iter().flat_map(|panel| &panel.curves).map(|curve| LABEL.width(&name(curve)));
@@ -127,11 +129,12 @@ fn last_x(plot: &CurvePlot) -> f64 {
     if last > 0.0 { last } else { 1.0 }
 }
 
-/// The scale of a measure: all its curves, and of the bands as much as is not out of proportion.
-fn measure_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
-    let same = plot.panels.iter().filter(|other| other.measure == panel.measure);
+/// The vertical scale: all curves, and of the bands as much as is not out of proportion.
+fn vertical_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
+    let alone = std::slice::from_ref(panel);
+    let panels = if plot.shared_scale { &plot.panels } else { alone };
     let points: Vec<&CurvePoint> =
-        same.flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points).collect();
+        panels.iter().flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points).collect();
     let low = points.iter().map(|point| point.mean).fold(0.0, f64::min);
     let high = points.iter().map(|point| point.mean).fold(0.0, f64::max);
     let bands = || points.iter().filter_map(|point| point.band);
@@ -187,7 +190,7 @@ fn draw_names(
     let mut order: Vec<usize> = (0..ends.len()).collect();
     order.sort_by(|&a, &b| ends[a].1.1.total_cmp(&ends[b].1.1));
     let wanted: Vec<f64> = order.iter().map(|&k| ends[k].1.1).collect();
-    for (&k, at) in order.iter().zip(spread(&wanted, (area.top, area.bottom()))) {
+    for (&k, at) in order.iter().zip(spread(&wanted, (area.top + 5.0, area.bottom() - 5.0))) {
         let (index, end) = ends[k];
         let tone = tone(index);
         let start = area.right() + LEADER;
@@ -253,7 +256,8 @@ mod tests {
     }
 
     fn plot(panels: Vec<CurvePanel>) -> CurvePlot {
-        CurvePlot { title: "Learning".into(), problem: "coin".into(), panels, note: String::new() }
+        let (title, problem) = ("Learning".into(), "coin".into());
+        CurvePlot { title, problem, panels, shared_scale: false, note: String::new() }
     }
 
     fn panel(curves: Vec<Curve>) -> CurvePanel {
@@ -287,14 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn panels_of_one_measure_share_its_scale_and_others_do_not() {
-        let mut other = panel(vec![curve("a", 0, &[(0.0, 0.0), (1.0, 500.0)])]);
-        other.measure = "regret".into();
+    fn panels_share_a_scale_only_where_the_figure_says_so() {
         let small = panel(vec![curve("a", 0, &[(0.0, 0.0), (1.0, 5.0)])]);
         let large = panel(vec![curve("a", 0, &[(0.0, 0.0), (1.0, 50.0)])]);
-        let plot = plot(vec![small.clone(), large.clone(), other.clone()]);
-        assert_eq!(measure_domain(&plot, &small), measure_domain(&plot, &large));
-        assert_ne!(measure_domain(&plot, &small), measure_domain(&plot, &other));
+        let mut plot = plot(vec![small.clone(), large.clone()]);
+        assert_ne!(vertical_domain(&plot, &small), vertical_domain(&plot, &large));
+        plot.shared_scale = true;
+        assert_eq!(vertical_domain(&plot, &small), vertical_domain(&plot, &large));
     }
 
     #[test]

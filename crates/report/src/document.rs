@@ -81,7 +81,14 @@ impl Writer {
         let _ = writeln!(self.html, "<p class=\"muted\">{}</p>", rich(text));
     }
 
-    fn figure(&mut self, name: String, figure: Figure) {
+    fn figure(&mut self, name: &str, figure: Figure) {
+        // Two methods may differ in what a file name cannot hold.
+        let mut file = name.to_owned();
+        let mut number = 2;
+        while self.figures.iter().any(|(other, _)| *other == file) {
+            file = format!("{name}-{number}");
+            number += 1;
+        }
         // HTML needs no namespace; ids must differ between figures on one page.
         let hatch = format!("bqrl-hatch-{}", self.figures.len() + 1);
         let svg = figure
@@ -89,7 +96,7 @@ impl Writer {
             .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
             .replace("bqrl-hatch", &hatch);
         let _ = writeln!(self.html, "<figure>\n{svg}</figure>");
-        self.figures.push((name, figure));
+        self.figures.push((file, figure));
     }
 
     fn table(&mut self, caption: &str, head: &[String], rows: &[Vec<String>]) {
@@ -192,9 +199,16 @@ fn results(page: &mut Writer, study: &Study<'_>) {
         }
         let Some(facts) = facts else { continue };
         let best = if is_exact(study) { "best possible" } else { "best known (a lower bound)" };
+        let windows =
+            study.methods.iter().filter_map(|method| method.level(tau)).map(|level| level.facts.beta);
+        let window = if windows.clone().all(|beta| beta == facts.beta) {
+            format!("β = {}", data(facts.beta))
+        } else {
+            "β differs between methods, see below".to_owned()
+        };
         let caption = format!(
-            "τ = {}: {best} Q<sub>τ</sub> is {}, the largest mean return {}. Mean over seeds, below it the 95 % \
-             Student-t interval.",
+            "τ = {}, {window}: {best} Q<sub>τ</sub> is {}, the largest mean return {}. Mean over seeds, below it the \
+             95 % Student-t interval.",
             data(tau),
             data(facts.best_quantile),
             data(largest)
@@ -217,24 +231,24 @@ fn learning(page: &mut Writer, study: &Study<'_>) {
     // Up to three levels stand side by side, with the regrets below the gaps.
     if taus.len() <= 3 {
         let figure = views::learning_curves(study, "Learning against the optimum", &cumulative, &taus);
-        page.figure("learning".to_owned(), figure);
+        page.figure("learning", figure);
     } else {
         for (name, measure, title) in [
             ("quantile-policy-gap", cumulative[0], "Quantile policy gap"),
             ("expected-return-regret", cumulative[1], "Expected-return regret"),
         ] {
-            page.figure(name.to_owned(), views::learning_curves(study, title, &[measure], &taus));
+            page.figure(name, views::learning_curves(study, title, &[measure], &taus));
         }
     }
     let title = "Reward during training";
     let figure = views::learning_curves(study, title, &[Measure::MovingAverageReward], &taus);
-    page.figure("reward".to_owned(), figure);
+    page.figure("reward", figure);
 }
 
 fn achieved(page: &mut Writer, study: &Study<'_>) {
     page.heading("Every level");
     match views::quantile_curve(study) {
-        Some(figure) => page.figure("quantile-curve".to_owned(), figure),
+        Some(figure) => page.figure("quantile-curve", figure),
         None => page.absent(
             "Left out: no run has a reference.csv (exact quantiles at every level) or an achieved.csv (of agents that \
              serve every level).",
@@ -246,7 +260,7 @@ fn policies(page: &mut Writer, study: &Study<'_>) {
     page.heading("Policies");
     for method in &study.methods {
         match views::policies(study, method) {
-            Some(figure) => page.figure(format!("policy-{}", slug(&method.name)), figure),
+            Some(figure) => page.figure(&format!("policy-{}", slug(&method.name)), figure),
             None if study.problem().is_none() => {
                 page.absent(&format!("{}: left out, no run has a problem.json.", method.name));
             }
@@ -262,7 +276,7 @@ fn laws(page: &mut Writer, study: &Study<'_>) {
     page.heading("Laws and predictions");
     for method in &study.methods {
         match views::laws(study, method) {
-            Some(figure) => page.figure(format!("law-{}", slug(&method.name)), figure),
+            Some(figure) => page.figure(&format!("law-{}", slug(&method.name)), figure),
             None => page.absent(&format!("{}: left out, its runs have no law.csv.", method.name)),
         }
         if method.agents().iter().all(|agent| agent.record.predictions.is_none()) {

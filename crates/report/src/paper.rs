@@ -11,6 +11,8 @@
 //! | 3 | FrozenLake: 50-episode moving-average reward at τ = 0.1, 0.5, 0.9 |
 //! | 4 | FrozenLake: gap and regret at τ = 0.5 |
 
+use std::fmt::Write as _;
+
 use crate::axis::four_digits;
 use crate::figure::Figure;
 use crate::statistics::Estimate;
@@ -190,8 +192,9 @@ pub fn markdown(rows: &[Row]) -> String {
         let interval = row.ours.interval.map_or("–".to_owned(), |interval| {
             format!("[{}, {}]", four_digits(interval.low), four_digits(interval.high))
         });
-        text += &format!(
-            "| {problem} | {} | {} | {} | {paper} | {} | {interval} | {} | {} | {source} |\n",
+        let _ = writeln!(
+            text,
+            "| {problem} | {} | {} | {} | {paper} | {} | {interval} | {} | {} | {source} |",
             measure.title(),
             four_digits(tau),
             row.method,

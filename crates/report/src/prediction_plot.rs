@@ -77,7 +77,8 @@ impl ActionPrediction {
     }
 }
 
-const DOT: f64 = 2.8;
+const DOT: f64 = 2.4;
+const CAP: f64 = 4.0;
 const OTHER: (f64, &str) = (0.9, "3 2");
 
 /// Draws laws and predictions.
@@ -115,7 +116,9 @@ pub fn draw(plot: &PredictionPlot) -> Figure {
         canvas.curve(&law.steps(x, y), Tone::Planned, CURVE, "");
         let inside = |value: f64| x.at(value.clamp(domain.0, domain.1));
         for other in panel.actions.iter().skip(1) {
-            let points = other.spread().into_iter().map(|(level, mean, _, _)| (inside(mean), y.at(level)));
+            let spread = other.spread().into_iter();
+            let visible = spread.filter(|&(_, mean, _, _)| domain.0 <= mean && mean <= domain.1);
+            let points = visible.map(|(level, mean, _, _)| (x.at(mean), y.at(level)));
             canvas.curve(&polyline(points), Tone::Reference, OTHER.0, OTHER.1);
         }
         for (level, mean, low, high) in
@@ -123,6 +126,9 @@ pub fn draw(plot: &PredictionPlot) -> Figure {
         {
             let height = y.at(level);
             canvas.line((inside(low), height), (inside(high), height), Tone::Quantile, 1.4, "");
+            for end in [inside(low), inside(high)] {
+                canvas.line((end, height - CAP), (end, height + CAP), Tone::Quantile, 1.2, "");
+            }
             canvas.circle((inside(mean), height), DOT, Tone::Quantile);
         }
         canvas.frame(area, Tone::Ink);
@@ -172,8 +178,7 @@ fn legend(plot: &PredictionPlot) -> Vec<Entry> {
 }
 
 fn describe(plot: &PredictionPlot) -> String {
-    let mut text =
-        String::from("Cumulative distribution of the total return, and the quantiles predicted for it.");
+    let mut text = String::from("Cumulative distribution of the total return, and predicted quantiles.");
     for panel in &plot.panels {
         let quantile = four_digits(panel.quantile);
         let _ = write!(text, " {}: quantile at level {} is {quantile}", panel.heading, panel.tau);

@@ -72,6 +72,7 @@ const BAND: f64 = 0.16;
 const MEAN: f64 = 2.0;
 const MARK: f64 = 4.0;
 const CAP: f64 = 3.5;
+const BESIDE: f64 = 9.0;
 
 impl Role {
     fn style(self) -> (Tone, f64, &'static str) {
@@ -88,7 +89,7 @@ impl Role {
 /// Every number is finite; anything else is a mistake of the caller.
 pub fn draw(plot: &QuantileCurve) -> Figure {
     let domain = range(plot);
-    let y_ticks = ticks(domain, 6);
+    let y_ticks = ticks(domain, 8);
     let x_ticks = ticks((0.0, 1.0), 10);
     let widest = y_ticks.iter().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
     let page = Page {
@@ -116,8 +117,15 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     }
     for exact in &plot.exact {
         let (tone, width, dashes) = exact.role.style();
-        canvas.curve(&polyline(exact.points.iter().map(at)), tone, width, dashes);
+        let path = match exact.role {
+            Role::Rule => polyline(exact.points.iter().map(at)),
+            Role::Best | Role::RiskNeutral => polyline(steps(&exact.points).iter().map(at)),
+        };
+        canvas.curve(&path, tone, width, dashes);
     }
+    // Marks of several methods at one level stand side by side.
+    let marked = plot.learned.iter().filter(|learned| !learned.connected).count();
+    let mut aside = -BESIDE * marked.saturating_sub(1) as f64 / 2.0;
     for learned in &plot.learned {
         let (tone, dashes) = Tone::of_series(learned.colour);
         if learned.connected {
@@ -128,7 +136,7 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
             canvas.curve(&polyline(mean), tone, MEAN, dashes);
         } else {
             for point in &learned.points {
-                let centre = x.at(point.x);
+                let centre = x.at(point.x) + aside;
                 if let Some(band) = point.band {
                     let [low, high] = [band.low, band.high].map(|end| y.at(end.clamp(domain.0, domain.1)));
                     canvas.line((centre, low), (centre, high), tone, 1.4, "");
@@ -138,12 +146,28 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
                 }
                 canvas.circle((centre, y.at(point.mean)), MARK, tone);
             }
+            aside += BESIDE;
         }
     }
     canvas.frame(area, Tone::Ink);
     x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), "level τ");
     y_axis(&mut canvas, area, &y_ticks, |value| y.at(value), ("τ-quantile of the total return Q_τ", widest));
     canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot))
+}
+
+/// A step function known on a grid of levels; where it jumps between two of them, the jump is drawn halfway.
+fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut path: Vec<(f64, f64)> = Vec::new();
+    for &(tau, value) in points {
+        if let Some(&(before, last)) = path.last()
+            && last != value
+        {
+            let halfway = f64::midpoint(before, tau);
+            path.extend([(halfway, last), (halfway, value)]);
+        }
+        path.push((tau, value));
+    }
+    path
 }
 
 /// All values; an interval far wider than they are is cut.
@@ -235,6 +259,13 @@ mod tests {
         for figure in [marks, curve] {
             assert!(!figure.svg().contains("NaN"));
         }
+    }
+
+    #[test]
+    fn exact_curves_jump_halfway_between_levels() {
+        let path = steps(&[(0.1, 0.0), (0.2, 0.0), (0.4, 1.0)]);
+        let jump = f64::midpoint(0.2, 0.4);
+        assert_eq!(path, [(0.1, 0.0), (0.2, 0.0), (jump, 0.0), (jump, 1.0), (0.4, 1.0)]);
     }
 
     #[test]

@@ -170,7 +170,10 @@ impl<'a> Trained<'a> {
         let mut any = false;
         for row in self.record.policy.as_ref()? {
             if row.tau.is_none_or(|of| of == tau) {
-                // Bounds were checked against the run's own problem, which this one equals.
+                // A run without a problem.json of its own was read without these bounds.
+                if row.action >= problem.actions.len() {
+                    return None;
+                }
                 *cells.get_mut(row.stage)?.get_mut(row.state)? = Some(row.action);
                 any = true;
             }

@@ -15,8 +15,8 @@ use crate::quantile_curve::{self, ExactCurve, Learned, QuantileCurve, Role};
 use crate::statistics::{curve, moving_average, thinned};
 use crate::study::{Level, Measure, Method, Study, Trained, WINDOW};
 
-/// Points of a curve: more than a screen's pixels can show, few enough for a small file after 100 000 episodes.
-const POINTS: usize = 400;
+/// Points of a curve: one per unit of a narrow plot, few enough for a small file after 100 000 episodes.
+const POINTS: usize = 250;
 /// Panels of a figure that shows single agents.
 const PANELS: usize = 3;
 
@@ -38,6 +38,10 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
     if measures.iter().all(|measure| measure.is_loss()) {
         notes.push("lower is better");
     }
+    let shared_scale = measures == [Measure::MovingAverageReward];
+    if !shared_scale && panels.len() > 1 {
+        notes.push("each panel has its own scale");
+    }
     if panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.dashed) {
         notes.push("dashed: the stochastic policy itself, solid: its most probable actions");
     }
@@ -45,6 +49,7 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
         title: title.to_owned(),
         problem: format!("{} · {}", study.problem_name(), seeds_in_words(study, taus)),
         panels,
+        shared_scale,
         note: notes.join("; "),
     })
 }
@@ -150,7 +155,7 @@ pub fn quantile_curve(study: &Study<'_>) -> Option<Figure> {
         notes.push("curves: agents that serve every level, thin lines are their seeds");
     }
     if learned.iter().any(|learned| !learned.connected) {
-        notes.push("dots: agents evaluated at the levels of their runs only");
+        notes.push("dots: agents evaluated at the levels of their runs only, side by side at each level");
     }
     Some(quantile_curve::draw(&QuantileCurve {
         title: "Achieved quantile at every level".to_owned(),

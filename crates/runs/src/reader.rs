@@ -258,13 +258,27 @@ impl Run {
             let message = "want at least one seed, one level and one episode".to_owned();
             return Err(ReadError::File { path: dir.summary(), line: None, message });
         }
+        for level in &summary.taus {
+            let LevelFacts { tau, beta, .. } = level;
+            if !(0.0 < *tau && *tau < 1.0 && 0.0 < *beta && beta <= tau) {
+                let message = format!("want 0 < beta <= tau < 1, got tau {tau} and beta {beta}");
+                return Err(ReadError::File { path: dir.summary(), line: None, message });
+            }
+        }
         let problem = json::<ProblemFacts>(&dir.problem())?;
         let reference = reference(&dir.reference())?;
-        let seeds = summary
+        let seeds: Vec<SeedRecord> = summary
             .seeds
             .iter()
             .map(|&seed| record(seed, &dir.seed(seed), &summary, problem.as_ref()))
             .collect::<Result<_, _>>()?;
+        let episodes =
+            |seed: &SeedRecord| -> Vec<usize> { seed.evaluations[0].iter().map(|row| row.episode).collect() };
+        if let Some(other) = seeds.iter().find(|seed| episodes(seed) != episodes(&seeds[0])) {
+            let message = format!("want evaluations after the same episodes as seed {}", seeds[0].seed);
+            let path = dir.seed(other.seed).evaluations();
+            return Err(ReadError::File { path, line: None, message });
+        }
         Ok(Self { path: path.to_path_buf(), config, summary, problem, reference, seeds })
     }
 }
@@ -358,7 +372,7 @@ fn reference(path: &Path) -> Result<Option<Vec<Reference>>, ReadError> {
     let found = table(path, "policy,tau,quantile,mean", |[policy, tau, quantile, mean]| {
         rows.push(Reference {
             policy: policy.to_owned(),
-            tau: finite("tau", tau)?,
+            tau: level_of("tau", tau)?,
             quantile: finite("quantile", quantile)?,
             mean: optional("mean", mean)?,
         });
@@ -422,7 +436,7 @@ fn predictions(path: &Path, problem: Option<&ProblemFacts>) -> Result<Option<Vec
         if let Some(problem) = problem {
             below("action", action, problem.actions.len())?;
         }
-        let (level, value) = (finite("level", level)?, finite("value", value)?);
+        let (level, value) = (level_of("level", level)?, finite("value", value)?);
         rows.push(Prediction { critic: whole("critic", critic)?, action, level, value });
         Ok(())
     })?;
@@ -433,7 +447,7 @@ fn achieved(path: &Path) -> Result<Option<Vec<Achieved>>, ReadError> {
     let mut rows = Vec::new();
     let found = table(path, "tau,quantile,mean", |[tau, quantile, mean]| {
         rows.push(Achieved {
-            tau: finite("tau", tau)?,
+            tau: level_of("tau", tau)?,
             quantile: finite("quantile", quantile)?,
             mean: finite("mean", mean)?,
         });
@@ -480,6 +494,15 @@ fn table<const N: usize>(
 fn finite(column: &str, cell: &str) -> Result<f64, String> {
     let number = cell.parse().ok().filter(|number: &f64| number.is_finite());
     number.ok_or_else(|| format!("{column} must be a finite number, got {cell:?}"))
+}
+
+fn level_of(column: &str, cell: &str) -> Result<f64, String> {
+    let level = finite(column, cell)?;
+    if 0.0 < level && level < 1.0 {
+        Ok(level)
+    } else {
+        Err(format!("{column} must lie in (0, 1), got {cell}"))
+    }
 }
 
 fn optional(column: &str, cell: &str) -> Result<Option<f64>, String> {
@@ -653,6 +676,16 @@ mod tests {
                 "seed-7/law.csv",
                 Some("tau,return,probability\n,0,1.5\n"),
                 "line 2: want a probability in [0, 1]",
+            ),
+            (
+                "seed-7/predictions.csv",
+                Some("critic,action,level,value\n0,0,1.5,0\n"),
+                "line 2: level must lie in (0, 1), got 1.5",
+            ),
+            (
+                "summary.json",
+                Some(&SUMMARY.replace("\"beta\":0.2", "\"beta\":0.7")),
+                "want 0 < beta <= tau < 1",
             ),
             ("reference.csv", Some("policy,tau\n"), "reading RUN/reference.csv: line 1: want the columns"),
         ];
