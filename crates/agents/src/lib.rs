@@ -5,6 +5,7 @@
 
 pub mod deep_bqrl;
 pub mod experience;
+pub mod target_tracking;
 
 use std::cmp::Ordering;
 

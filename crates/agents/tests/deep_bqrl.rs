@@ -147,5 +147,8 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
     assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
     assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
     assert_eq!(refused(|c| c.kappa = f64::NAN), "agent.kappa must be positive, got NaN");
-    assert_eq!(refused(|c| c.replay_capacity = 3), "agent.replay_capacity must be at least batch_size, got 3");
+    assert_eq!(
+        refused(|c| c.replay_capacity = 3),
+        "agent.replay_capacity must be at least batch_size, got 3"
+    );
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bqrl_agents::deep_bqrl;
+use bqrl_agents::{deep_bqrl, target_tracking};
 use bqrl_math::buffer::{Buffer, BufferError, check_tau};
 use bqrl_mdp::csv::{self, CsvError};
 use bqrl_mdp::model::{Model, ModelError, Problem};
@@ -74,6 +74,8 @@ pub struct RunConfig {
 pub enum AgentConfig {
     /// Algorithm 1.
     DeepBqrl(deep_bqrl::Config),
+    /// The agent whose fixed point is the optimum.
+    TargetTracking(target_tracking::Config),
 }
 
 /// Which levels a run of an algorithm may name.
@@ -99,12 +101,20 @@ pub struct Algo {
 }
 
 /// The algorithms.
-pub const ALGOS: [Algo; 1] = [Algo {
-    name: "deep-bqrl",
-    about: "the paper's Algorithm 1: an ensemble of quantile critics, one level",
-    levels: Levels::One,
-    preset: include_str!("../../../experiments/deep-bqrl.toml"),
-}];
+pub const ALGOS: [Algo; 2] = [
+    Algo {
+        name: "deep-bqrl",
+        about: "the paper's Algorithm 1: an ensemble of quantile critics, one level",
+        levels: Levels::One,
+        preset: include_str!("../../../experiments/deep-bqrl.toml"),
+    },
+    Algo {
+        name: "target-tracking",
+        about: "critics for every target return: reaches the best quantile, any levels from one run",
+        levels: Levels::Any,
+        preset: include_str!("../../../experiments/target-tracking.toml"),
+    },
+];
 
 impl Algo {
     /// The algorithm of this name.
@@ -281,6 +291,7 @@ impl Config {
     pub fn algo(&self) -> &'static Algo {
         let name = match self.agent {
             AgentConfig::DeepBqrl(_) => "deep-bqrl",
+            AgentConfig::TargetTracking(_) => "target-tracking",
         };
         Algo::named(name).expect("every kind is in the table")
     }
@@ -378,7 +389,7 @@ mod tests {
         set.override_with("agent.hidden=[32, 32]").unwrap();
         set.override_with("agent.state_encoding=one-hot").unwrap();
         let config = set.finish("test").unwrap();
-        let AgentConfig::DeepBqrl(agent) = &config.agent;
+        let AgentConfig::DeepBqrl(agent) = &config.agent else { panic!("another agent") };
         assert_eq!(agent.hidden, [32, 32]);
         assert_eq!(
             config.differences(&layers().finish("test").unwrap()),

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bqrl_agents::deep_bqrl::DeepBqrl;
+use bqrl_agents::target_tracking::TargetTracking;
 use bqrl_agents::{Agent, AgentError, RestoreError};
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Rng, RngState};
@@ -145,6 +146,7 @@ fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agen
     let levels = config.levels().expect("the configuration has been checked");
     match &config.agent {
         AgentConfig::DeepBqrl(agent) => Ok(Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, seed)?)),
+        AgentConfig::TargetTracking(agent) => Ok(Box::new(TargetTracking::new(agent.clone(), spec, seed)?)),
     }
 }
 

@@ -10,6 +10,8 @@
 //!
 //! The gradient is a closure between the forward and the backward pass, so neither can be called without the other.
 
+use std::ops::Range;
+
 use bqrl_math::Rng;
 use rayon::prelude::*;
 use thiserror::Error;
@@ -154,15 +156,22 @@ impl Ensemble {
 
     /// Outputs of all critics for one input, one after the other: `m * A·K + a * K + j`. Raw z, not sorted.
     pub fn act(&self, which: Which, x: &[f32]) -> Vec<f32> {
+        self.act_some(which, x, 0..self.network.shape.n_outputs())
+    }
+
+    /// As [`act`](Self::act), but only some of the A·K outputs of each critic: the others are not computed.
+    pub fn act_some(&self, which: Which, x: &[f32], some: Range<usize>) -> Vec<f32> {
         let Network { shape, layers, .. } = &self.network;
         assert_eq!(x.len(), shape.n_inputs, "length of x, want n_inputs");
+        let n_outputs = shape.n_outputs();
+        assert!(!some.is_empty() && some.end <= n_outputs, "outputs {some:?} of {n_outputs}");
         let mut input = Aligned::zeros(padded(x.len()));
         input[..x.len()].copy_from_slice(x);
         let widest = layers.iter().map(|layer| padded(layer.n_outputs)).max().unwrap_or(0);
         let mut spare = [Aligned::zeros(widest), Aligned::zeros(widest)];
-        let mut outputs = vec![0.0; self.critics.len() * shape.n_outputs()];
-        for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(shape.n_outputs())) {
-            self.network.forward_one(critic.parameters(which), &input, &mut spare, out);
+        let mut outputs = vec![0.0; self.critics.len() * some.len()];
+        for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(some.len())) {
+            self.network.forward_one(critic.parameters(which), &input, &mut spare, some.start, out);
         }
         outputs
     }

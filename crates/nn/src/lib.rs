@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `ensemble` | the critics and the ways to train them |
 //! | `rule`, `batch`, `bellman` | how targets are made from transitions and compared with outputs |
+//! | `squash` | outputs that cannot leave an interval |
 //! | `critic`, `shape` | one network: places of its parameters, forward, backward |
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
 //! | `kernels` | everything that has to be fast, once for all instruction sets |
@@ -66,6 +67,7 @@ mod kernels;
 mod panels;
 mod rule;
 mod shape;
+mod squash;
 mod workload;
 
 pub use adam::Adam;
@@ -77,4 +79,5 @@ pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
 pub use rule::{RuleError, TargetRule};
 pub use shape::{Shape, ShapeError};
+pub use squash::Squash;
 pub use workload::Workload;
