@@ -21,10 +21,11 @@ use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_math::rng::{Purpose, Rng, RngState, stream};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
-use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Panels, Shape, Squash, UpdateError, Which};
+use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Panels, Remap, Shape, Squash, UpdateError, Which};
 use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::{Encoder, StateEncoding};
+use crate::experience::grid::{Grid, ReturnGrid};
 use crate::experience::replay::Replay;
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
@@ -139,31 +140,6 @@ const SQUASH: Squash = Squash { low: -0.1, high: 1.1 };
 /// Start observations that the root curve is averaged over.
 const STARTS: usize = 64;
 
-/// The targets: `n` equal steps from `low` to `high`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-struct Grid {
-    low: f64,
-    high: f64,
-    n: usize,
-}
-
-impl Grid {
-    /// g_i; the lowest is one step above `low`, which every return reaches.
-    fn target(&self, i: usize) -> f64 {
-        self.low + (self.high - self.low) * (i + 1) as f64 / self.n as f64
-    }
-
-    /// A return on the scale 0..1.
-    fn scaled(&self, value: f64) -> f32 {
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) as f32
-    }
-
-    /// 1{value ≥ g_i}; sums of rewards that should meet a target exactly miss it by rounding.
-    fn reached(&self, value: f64, i: usize) -> f32 {
-        f32::from(u8::from(value >= self.target(i) - 1e-9 * (self.high - self.low)))
-    }
-}
-
 /// What a policy holds on to for a whole episode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
@@ -180,7 +156,7 @@ pub struct TargetTracking {
     config: Config,
     n_actions: usize,
     encoder: Encoder,
-    grid: Grid,
+    grid: ReturnGrid,
     /// One network per critic and action, m·A + a, with an output P and an output E per head i·J + j.
     critics: Ensemble,
     /// As many fixed random networks with one output.
@@ -213,7 +189,7 @@ struct State {
     due: f64,
     n_starts: u64,
     starts: Vec<Start>,
-    grid: Grid,
+    grid: ReturnGrid,
     prior_t: f64,
     /// Seed, stream and position of the two streams.
     rngs: [[u64; 3]; 2],
@@ -229,16 +205,9 @@ impl TargetTracking {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        let (mut low, mut high) = (config.return_low, config.return_high);
-        if low >= high {
-            let (least, most) = spec.reward_bounds.unwrap_or((0.0, 1.0));
-            (low, high) = (least.min(0.0), most.max(0.0));
-            if low >= high {
-                high = low + 1.0;
-            }
-        }
-        let grid = Grid { low, high, n: config.n_targets };
-        let encoder = Encoder::new(spec, config.state_encoding, high - low).with_long_one_hot();
+        let given = (config.return_low, config.return_high);
+        let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
+        let encoder = Encoder::new(spec, config.state_encoding, grid.grid().width()).with_long_one_hot();
         let shape = |n_quantiles| Shape {
             n_inputs: encoder.width(),
             hidden: config.hidden.clone(),
@@ -269,7 +238,6 @@ impl TargetTracking {
         Ok(Self {
             n_actions: spec.n_actions,
             encoder,
-            grid,
             critics,
             priors,
             prior_t: config.prior_scale,
@@ -279,7 +247,8 @@ impl TargetTracking {
             agent_rng: stream(seed, Purpose::Agent),
             replay_rng: stream(seed, Purpose::Replay),
             episode: 0,
-            held: Target { g: grid.low, weight: config.weights[0], head: 0 },
+            held: Target { g: grid.grid().low, weight: config.weights[0], head: 0 },
+            grid,
             member: None,
             adam: Adam::new(config.learning_rate),
             stored: 0,
@@ -335,7 +304,7 @@ impl TargetTracking {
             .reduce(|best, head| if curve[head].1 > curve[best].1 { head } else { best })
             .or_else(|| heads.reduce(|best, head| if curve[head].0 > curve[best].0 { head } else { best }))
             .expect("there is a weight");
-        Target { g: self.grid.target(i), weight: self.config.weights[head % j], head }
+        Target { g: self.grid.grid().target(i), weight: self.config.weights[head % j], head }
     }
 
     /// Mean values v of the outputs in a range, per action, over the critics or of a single one; the slow copies.
@@ -387,6 +356,45 @@ impl TargetTracking {
         }
     }
 
+    /// Moves what was learned on one grid to the present one.
+    ///
+    /// A new P is interpolated between its neighbours among the old ones, at the logits. A new E is on a new scale, which is
+    /// met at two returns that both ranges hold. Both are soon relearned; this is where they start from.
+    fn regrid(&mut self, old: &Grid) {
+        let new = self.grid.grid();
+        let (low, high) = (old.low.max(new.low), old.high.min(new.high));
+        let logits = |grid: &Grid| {
+            [0.2, 0.8].map(|share| {
+                let value = grid.scaled(low + share * (high - low)).clamp(0.0, 1.0);
+                let sigma = (value - f64::from(SQUASH.low)) / f64::from(SQUASH.high - SQUASH.low);
+                (sigma / (1.0 - sigma)).ln()
+            })
+        };
+        let (from, to) = (logits(old), logits(&new));
+        let (scale, shift) = if low < high {
+            let scale = (to[1] - to[0]) / (from[1] - from[0]);
+            (scale as f32, (to[0] - scale * from[0]) as f32)
+        } else {
+            (1.0, 0.0)
+        };
+        let j = self.config.weights.len();
+        let mut outputs = Vec::with_capacity(2 * new.n * j);
+        for i in 0..new.n {
+            let (place, mix) = old.place(new.target(i));
+            for weight in 0..j {
+                let head = |i: usize| 2 * (i * j + weight);
+                let from = [head(place), head((place + 1).min(old.n - 1))];
+                outputs.push(Remap { from, mix: mix as f32, scale: 1.0, shift: 0.0 });
+                outputs.push(Remap { from: from.map(|p| p + 1), mix: mix as f32, scale, shift });
+            }
+        }
+        self.critics.remap_outputs(&outputs);
+        let factor = self.encoder.rescale(new.width()) as f32;
+        let collected = self.encoder.width() - 1;
+        self.critics.scale_input(collected, factor);
+        self.priors.scale_input(collected, factor);
+    }
+
     /// One minibatch.
     fn update(&mut self) -> Result<(), UpdateError> {
         let Self { config, grid, encoder, replay, replay_rng, batch, n_actions, .. } = self;
@@ -396,6 +404,7 @@ impl TargetTracking {
         let j = config.weights.len();
         let n_heads = config.n_targets * j;
         let kernels = self.critics.kernels();
+        let grid = grid.grid();
         batch.priors(&mut self.priors, self.prior_t);
         let batch = &*batch;
 
@@ -438,8 +447,8 @@ impl TargetTracking {
         let mut last = vec![0.0_f32; 2 * n_heads * b];
         for (head, pair) in last.chunks_exact_mut(2 * b).enumerate() {
             for s in (0..b).filter(|&s| batch.done[s]) {
-                pair[s] = grid.reached(batch.collected[s], head / j);
-                pair[b + s] = grid.scaled(batch.collected[s]);
+                pair[s] = f32::from(u8::from(grid.reached(batch.collected[s], head / j)));
+                pair[b + s] = grid.scaled(batch.collected[s]).clamp(0.0, 1.0) as f32;
             }
         }
 
@@ -613,6 +622,12 @@ impl Agent for TargetTracking {
         }
         self.replay.store(transition);
         self.stored += 1;
+        if transition.end.is_over() {
+            let before = self.grid.grid();
+            if self.grid.observe(transition.next.collected) {
+                self.regrid(&before);
+            }
+        }
         if self.replay.len() >= self.config.learning_starts.max(1) {
             let rate = self.config.updates_per_root / (self.stored as f64).sqrt();
             self.due += rate.min(self.config.updates_per_step);
@@ -655,7 +670,7 @@ impl Agent for TargetTracking {
             due: self.due,
             n_starts: self.n_starts,
             starts: self.starts.iter().map(start).collect(),
-            grid: self.grid,
+            grid: self.grid.clone(),
             prior_t: self.prior_t,
             rngs: [position(&self.agent_rng), position(&self.replay_rng)],
         };
@@ -698,6 +713,7 @@ impl Agent for TargetTracking {
         self.due = state.due;
         self.n_starts = state.n_starts;
         self.starts = state.starts.into_iter().map(start).collect();
+        self.encoder.rescale(state.grid.grid().width());
         self.grid = state.grid;
         self.prior_t = state.prior_t;
         [self.agent_rng, self.replay_rng] = state.rngs.map(stream);

@@ -80,6 +80,13 @@ impl Critic {
         }
     }
 
+    /// As if no update had been made: the moments belong to parameters that are no more.
+    pub fn forget_moments(&mut self) {
+        self.first.fill(0.0);
+        self.second.fill(0.0);
+        self.steps = 0;
+    }
+
     /// Moves θ along the gradient and θ̄ after it. Says whether θ is still finite.
     pub fn apply(&mut self, kernels: Kernels, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
         self.steps += 1;

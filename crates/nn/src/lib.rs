@@ -73,7 +73,7 @@ mod workload;
 pub use adam::Adam;
 pub use batch::Batch;
 pub use critic::Init;
-pub use ensemble::{Ensemble, Member, UpdateError, Which};
+pub use ensemble::{Ensemble, Member, Remap, UpdateError, Which};
 pub use file::LoadError;
 pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};

@@ -69,6 +69,15 @@ impl Encoder {
         self
     }
 
+    /// Changes the unit of collected rewards, the last input. Returns the factor by which a weight on it must grow to see
+    /// the same.
+    pub fn rescale(&mut self, scale: f64) -> f64 {
+        assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
+        let factor = scale / self.scale;
+        self.scale = scale;
+        factor
+    }
+
     /// D, the length of an input.
     pub fn width(&self) -> usize {
         let (State::OneHot { n, .. } | State::Thermometer(n) | State::Dense(n)) = self.state;
