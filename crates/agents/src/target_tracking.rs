@@ -1,19 +1,33 @@
-//! Target tracking: the agent whose fixed point is the best quantile, at every level at once.
+//! Target tracking: critics for every target return at once; their fixed point is the best quantile, at every level.
 //!
 //! ```text
-//! P_ij(x,a) ≈ P(c + Z ≥ g_i)        E_ij(x,a) ≈ E[c + Z]          under the policy that is greedy for
-//! U_ij      = w_j P_ij + (1−w_j) E_ij                             targets g_i, weights w_j, E on the scale 0..1 of the range
+//! P_ij(x,a) ≈ P(c + Z ≥ g_i)         targets g_i on a grid, weights w_j
+//! E_ij(x,a) ≈ E[c + Z]                on the scale 0..1 of the return range; both under the policy that is greedy for
+//! U_ij      = w_j P_ij + (1−w_j) E_ij
 //!
-//! a'_ij     = argmax_a mean_m Ū_m,ij(x',a)                        one next action per target and weight
-//! y^P_ij    = 1{c' ≥ g_i}  and  y^E_ij = c'                       if d = 1
-//!           = P̄_m,ij(x',a'_ij)  and  Ē_m,ij(x',a'_ij)             if d = 0, clipped to 0..1
-//! v         = −.1 + 1.2 σ(z_θm(x)_a + prior)                      value of a logit
-//! ∂/∂z      = v − y                                               for the action taken
+//! a'_ij     = argmax_a mean_m Ū_m,ij(x',a)               one next action per target and weight
+//! y_m,ij    = (1{c' ≥ g_i}, c')                          if d = 1
+//!           = (P̄_m,ij, Ē_m,ij)(x', a'_ij)                if d = 0, clipped to 0..1
+//! v         = −.1 + 1.2 σ(z_θm,a(x) + ψ_t f_m,a(x))       value of an output z, with a random prior f
+//! ∂/∂z      = v − y                                      for the action taken
 //! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m
 //!
-//! root      g = max{ g_i : max_j P_ij(x_0) > 1 − τ },  w_j the one with the largest mean among those
-//! act       argmax_a U_gw(x,a), with (g, w) held for the whole episode
+//! root      g = max{ g_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it
+//! act       argmax_a U_gw(x,a) with (g, w) held for the whole episode: of one critic with probability
+//!           1/(1 + t/thompson_decay), else of the mean of all
+//! output    the same of the mean of all, for the level that is asked for
 //! ```
+//!
+//! Q_τ(R) ≥ g exactly when P(R ≥ g) > 1 − τ, and for a fixed g the largest P(R ≥ g) is an ordinary dynamic program on
+//! x = (h, s, c). So the level is not part of what is learned: it only chooses g, once, at the root. A rule that imposes τ
+//! again at every stage solves another problem (decision 0006, docs/agents/target-tracking.md).
+//!
+//! What the literature leaves open and what was chosen: the mean rides along (w < 1), because many policies reach g equally
+//! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
+//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic; c is replaced
+//! now and then by that of another transition (`relabel`), since every target is taught at any c; with random starts the
+//! root curve is averaged over a sample of first observations, for the quantile is that of the whole law and the target must
+//! be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is given away.
 
 use std::ops::Range;
 
@@ -294,17 +308,8 @@ impl TargetTracking {
 
     fn choose_with(&self, tau: f64, member: Option<usize>) -> Target {
         let j = self.config.weights.len();
-        let curve = self.root_curve(member);
-        let margin = self.config.root_margin;
-        let reaches = |i: &usize| (i * j..(i + 1) * j).any(|head| curve[head].0 > 1.0 - tau - margin);
-        let i = (0..self.config.n_targets).rev().find(reaches).unwrap_or(0);
-        let heads = i * j..(i + 1) * j;
-        let safe = heads.clone().filter(|&head| curve[head].0 > 1.0 - tau + margin);
-        let head = safe
-            .reduce(|best, head| if curve[head].1 > curve[best].1 { head } else { best })
-            .or_else(|| heads.reduce(|best, head| if curve[head].0 > curve[best].0 { head } else { best }))
-            .expect("there is a weight");
-        Target { g: self.grid.grid().target(i), weight: self.config.weights[head % j], head }
+        let head = root_choice(&self.root_curve(member), j, tau, self.config.root_margin);
+        Target { g: self.grid.grid().target(head / j), weight: self.config.weights[head % j], head }
     }
 
     /// Mean values v of the outputs in a range, per action, over the critics or of a single one; the slow copies.
@@ -397,92 +402,42 @@ impl TargetTracking {
 
     /// One minibatch.
     fn update(&mut self) -> Result<(), UpdateError> {
-        let Self { config, grid, encoder, replay, replay_rng, batch, n_actions, .. } = self;
-        let (n_actions, n_critics) = (*n_actions, config.n_critics);
-        batch.draw(config, n_actions, replay, encoder, replay_rng);
-        let b = batch.len();
-        let j = config.weights.len();
-        let n_heads = config.n_targets * j;
-        let kernels = self.critics.kernels();
-        let grid = grid.grid();
-        batch.priors(&mut self.priors, self.prior_t);
-        let batch = &*batch;
+        let Self { config, critics, priors, batch, .. } = self;
+        batch.draw(config, self.n_actions, &self.replay, &self.encoder, &mut self.replay_rng);
+        batch.shift(priors, self.prior_t);
+        let (batch, kernels, n) = (&*batch, critics.kernels(), batch.len());
 
-        // P̄_m and Ē_m of all actions at x', output-major.
-        let next: Vec<Vec<f32>> = self.critics.each_member(|member| {
+        // P̄_m and Ē_m at x' for every action.
+        let next: Vec<Vec<f32>> = critics.each_member(|member| {
             let (mut logits, mut values) = (Panels::default(), Panels::default());
             member.predict(Which::Target, &batch.next_inputs, &mut logits);
             SQUASH.apply(kernels, &logits, &batch.next_shifts[member.index()], &mut values);
-            let mut flat = Vec::with_capacity(2 * n_heads * b);
-            for output in 0..2 * n_heads {
-                (0..values.n_panels()).for_each(|panel| flat.extend_from_slice(values.lanes(panel, output)));
+            let mut rows = Vec::with_capacity(values.n_features() * n);
+            for output in 0..values.n_features() {
+                (0..values.n_panels()).for_each(|panel| rows.extend_from_slice(values.lanes(panel, output)));
             }
-            flat
+            rows
         });
-        let row = |network: usize, output: usize| &next[network][output * b..(output + 1) * b];
+        let backup =
+            Backup { grid: self.grid.grid(), weights: &config.weights, n_actions: self.n_actions, n };
+        let targets = backup.targets(&next, &batch.collected, &batch.done);
 
-        // a'_ij per sample.
-        let mut chosen = vec![0_u32; n_heads * b];
-        let (mut utilities, mut best) = (vec![0.0_f32; b], vec![0.0_f32; b]);
-        for (head, chosen) in chosen.chunks_exact_mut(b).enumerate() {
-            let weight = config.weights[head % j] as f32;
-            for a in 0..n_actions {
-                utilities.fill(0.0);
-                for m in 0..n_critics {
-                    let network = m * n_actions + a;
-                    let (p, e) = (row(network, 2 * head), row(network, 2 * head + 1));
-                    for ((u, p), e) in utilities.iter_mut().zip(p).zip(e) {
-                        *u += weight * p + (1.0 - weight) * e;
-                    }
-                }
-                for ((u, best), chosen) in utilities.iter().zip(&mut best).zip(chosen.iter_mut()) {
-                    let better = a == 0 || *u > *best;
-                    *best = if better { *u } else { *best };
-                    *chosen = if better { a as u32 } else { *chosen };
-                }
-            }
-        }
-
-        // y where d = 1, else NaN-free filler.
-        let mut last = vec![0.0_f32; 2 * n_heads * b];
-        for (head, pair) in last.chunks_exact_mut(2 * b).enumerate() {
-            for s in (0..b).filter(|&s| batch.done[s]) {
-                pair[s] = f32::from(u8::from(grid.reached(batch.collected[s], head / j)));
-                pair[b + s] = grid.scaled(batch.collected[s]).clamp(0.0, 1.0) as f32;
-            }
-        }
-
-        let adam = &self.adam;
-        let zeta = config.zeta;
-        let learned = self.critics.each_member(|member| {
-            let network = member.index();
-            let (m, a) = (network / n_actions, network % n_actions);
+        // One network per critic and action learns from the samples of its action.
+        let (adam, zeta, n_actions) = (&self.adam, config.zeta, self.n_actions);
+        let learned = critics.each_member(|member| {
+            let (m, a) = (member.index() / n_actions, member.index() % n_actions);
             let samples = batch.of_action(a);
             if samples.is_empty() {
                 return Ok(());
             }
-            let shift = &batch.shifts[network];
+            let shift = &batch.shifts[member.index()];
             member.learn(&batch.inputs[a], adam, zeta, |outputs, d_outputs| {
                 SQUASH.apply(kernels, outputs, shift, d_outputs);
-                let scale = 1.0 / b as f32;
-                for output in 0..2 * n_heads {
+                for output in 0..outputs.n_features() {
+                    let mut y = targets[m][output * n..][samples.clone()].iter();
                     for panel in 0..d_outputs.n_panels() {
-                        let lanes = d_outputs.lanes_mut(panel, output);
-                        let first = samples.start + 64 * panel;
-                        let here = first..first + lanes.len();
-                        let chosen = &chosen[output / 2 * b..][here.clone()];
-                        let last = &last[output * b..][here.clone()];
-                        let mut y = [0.0_f32; 64];
-                        for a in 0..n_actions {
-                            let values = &row(m * n_actions + a, output)[here.clone()];
-                            for ((y, v), c) in y.iter_mut().zip(values).zip(chosen) {
-                                *y = if *c == a as u32 { *v } else { *y };
-                            }
-                        }
-                        let done = &batch.done[here];
-                        for (i, lane) in lanes.iter_mut().enumerate() {
-                            let y = if done[i] { last[i] } else { y[i].clamp(0.0, 1.0) };
-                            *lane = (*lane - y) * scale;
+                        for (v, y) in d_outputs.lanes_mut(panel, output).iter_mut().zip(&mut y) {
+                            *v = (*v - y) / n as f32;
                         }
                     }
                 }
@@ -490,6 +445,79 @@ impl TargetTracking {
         });
         self.updates += 1;
         learned.into_iter().collect()
+    }
+}
+
+/// Among the heads i·J + j with (P, E) at the root: the largest target that some weight reaches with P > 1 − τ − margin, and
+/// for it the weight with the largest E among those with P > 1 − τ + margin, or else with the largest P. The lowest
+/// target if none is reached.
+fn root_choice(curve: &[(f64, f64)], n_weights: usize, tau: f64, margin: f64) -> usize {
+    let reached = curve.iter().rposition(|&(p, _)| p > 1.0 - tau - margin).unwrap_or(0);
+    let i = reached / n_weights;
+    let heads = i * n_weights..(i + 1) * n_weights;
+    let largest = |best: usize, head: usize, value: &dyn Fn(usize) -> f64| {
+        if value(head) > value(best) { head } else { best }
+    };
+    let safe = heads.clone().filter(|&head| curve[head].0 > 1.0 - tau + margin);
+    safe.reduce(|best, head| largest(best, head, &|head| curve[head].1))
+        .or_else(|| heads.reduce(|best, head| largest(best, head, &|head| curve[head].0)))
+        .expect("there is a weight")
+}
+
+/// The backup of a minibatch of n samples.
+struct Backup<'a> {
+    grid: Grid,
+    weights: &'a [f64],
+    n_actions: usize,
+    n: usize,
+}
+
+impl Backup<'_> {
+    /// y of every critic: rows of n samples, P and E of each head in turn. `next` holds such rows of P̄ and Ē at x' for every
+    /// network m·A + a, `collected` is c' and `done` is d.
+    fn targets(&self, next: &[Vec<f32>], collected: &[f64], done: &[bool]) -> Vec<Vec<f32>> {
+        let &Self { grid, weights, n_actions, n } = self;
+        let n_critics = next.len() / n_actions;
+        let n_heads = grid.n * weights.len();
+        let mut targets = vec![vec![0.0; 2 * n_heads * n]; n_critics];
+        let (mut utility, mut best, mut chosen) = (vec![0.0_f32; n], vec![0.0_f32; n], vec![0_u32; n]);
+        for head in 0..n_heads {
+            let weight = weights[head % weights.len()] as f32;
+            let [p, e] = [2 * head * n, (2 * head + 1) * n].map(|first| first..first + n);
+            // a' = argmax_a Σ_m Ū_m(x', a); the lowest index wins a tie.
+            for a in 0..n_actions {
+                utility.fill(0.0);
+                for network in next.iter().skip(a).step_by(n_actions) {
+                    for ((u, p), e) in utility.iter_mut().zip(&network[p.clone()]).zip(&network[e.clone()]) {
+                        *u += weight * p + (1.0 - weight) * e;
+                    }
+                }
+                for ((u, best), chosen) in utility.iter().zip(&mut best).zip(&mut chosen) {
+                    let better = a == 0 || *u > *best;
+                    *best = if better { *u } else { *best };
+                    *chosen = if better { a as u32 } else { *chosen };
+                }
+            }
+            let last = |s: usize| {
+                let reached = f32::from(u8::from(grid.reached(collected[s], head / weights.len())));
+                (reached, grid.scaled(collected[s]).clamp(0.0, 1.0) as f32)
+            };
+            for (m, targets) in targets.iter_mut().enumerate() {
+                for rows in [&p, &e] {
+                    let y = &mut targets[rows.clone()];
+                    for a in 0..n_actions {
+                        let values = &next[m * n_actions + a][rows.clone()];
+                        for ((y, v), c) in y.iter_mut().zip(values).zip(&chosen) {
+                            *y = if *c == a as u32 { v.clamp(0.0, 1.0) } else { *y };
+                        }
+                    }
+                }
+                for s in (0..n).filter(|&s| done[s]) {
+                    (targets[p.start + s], targets[e.start + s]) = last(s);
+                }
+            }
+        }
+        targets
     }
 }
 
@@ -567,7 +595,8 @@ impl Minibatch {
         next_inputs.fill_from_rows(next_rows, width);
     }
 
-    fn priors(&mut self, priors: &mut Ensemble, prior_t: f64) {
+    /// Priors at x, of the action taken, and at x'.
+    fn shift(&mut self, priors: &mut Ensemble, prior_t: f64) {
         let width = priors.shape().n_inputs;
         let n_actions = self.inputs.len();
         let factors = |rows: &[f32], factors: &mut Vec<f32>| {
@@ -722,5 +751,248 @@ impl Agent for TargetTracking {
 
     fn weights(&self) -> Vec<u8> {
         self.critics.to_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::env::ObservationSpace;
+    use bqrl_mdp::model::Model;
+    use bqrl_mdp::plan::Planner;
+    use bqrl_mdp::problems;
+    use bqrl_mdp::trajectory::End;
+
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            n_critics: 2,
+            hidden: vec![8],
+            n_targets: 4,
+            weights: vec![0.25, 1.0],
+            return_low: 0.0,
+            return_high: 4.0,
+            behaviour_tau: vec![0.1, 0.9],
+            thompson_decay: 100.0,
+            prior_scale: 1.0,
+            prior_decay: 100.0,
+            root_margin: 0.0,
+            zeta: 0.1,
+            output_scale: 1.0,
+            output_bias: 0.0,
+            learning_rate: 1e-3,
+            learning_rate_extra: 0.0,
+            learning_rate_decay: 100.0,
+            weight_decay: 0.0,
+            weight_decay_decay: 100.0,
+            batch_size: 64,
+            replay_capacity: 100,
+            learning_starts: 1,
+            updates_per_root: 1.0,
+            updates_per_step: 1.0,
+            relabel: 0.0,
+            state_encoding: StateEncoding::OneHot,
+            kernels: "scalar".into(),
+        }
+    }
+
+    fn spec() -> EnvSpec {
+        EnvSpec {
+            name: "test".into(),
+            observations: ObservationSpace::Discrete { n: 3, ordered: false },
+            n_actions: 2,
+            horizon: 5,
+            horizon_is_task: true,
+            reward_bounds: Some((0.0, 2.0)),
+        }
+    }
+
+    #[test]
+    fn the_root_takes_the_largest_reached_target_and_then_the_larger_mean() {
+        // Three targets, two weights; (P, E) of each head.
+        let curve = [(1.0, 0.5), (1.0, 0.4), (0.92, 0.6), (0.95, 0.55), (0.4, 0.7), (0.6, 0.3)];
+        // τ = .1: P > .9 at target 1 for both weights, the first has the larger mean.
+        assert_eq!(root_choice(&curve, 2, 0.1, 0.0), 2);
+        // With a margin of .03 only the second is safe, P > .93.
+        assert_eq!(root_choice(&curve, 2, 0.1, 0.03), 3);
+        // τ = .5: only the second weight reaches target 2. With a margin of .12 neither is safe, and P decides.
+        assert_eq!(root_choice(&curve, 2, 0.5, 0.0), 5);
+        assert_eq!(root_choice(&curve, 2, 0.5, 0.12), 5);
+        // Q_τ ≥ g needs P(R ≥ g) > 1 − τ, strictly: τ = .4 leaves .6 out.
+        assert_eq!(root_choice(&curve, 2, 0.4, 0.0), 2);
+        // Nothing is reached: the lowest target, the larger P.
+        assert_eq!(root_choice(&[(0.2, 0.9), (0.3, 0.1), (0.1, 0.9), (0.1, 0.9)], 2, 0.1, 0.0), 1);
+    }
+
+    #[test]
+    fn targets_match_hand_computation() {
+        // Two critics, two actions, targets 1 and 2 of the range 0..2, one weight .5, two samples.
+        let backup = Backup { grid: Grid { low: 0.0, high: 2.0, n: 2 }, weights: &[0.5], n_actions: 2, n: 2 };
+        // Rows P_1, E_1, P_2, E_2, two samples each; networks (m, a) = (0,0), (0,1), (1,0), (1,1). Sample 1 has ended.
+        let next = [
+            vec![0.9, 0.0, 0.5, 0.0, 0.1, 0.0, 0.2, 0.0],
+            vec![0.2, 0.0, 0.6, 0.0, 0.6, 0.0, 1.1, 0.0],
+            vec![0.3, 0.0, 0.5, 0.0, 0.3, 0.0, -0.1, 0.0],
+            vec![0.8, 0.0, 0.5, 0.0, 0.4, 0.0, 0.5, 0.0],
+        ];
+        let y = backup.targets(&next, &[0.0, 1.5], &[false, true]);
+        // Target 1: 2 ΣU = (.9+.5)+(.3+.5) = 2.2 for action 0, (.2+.6)+(.8+.5) = 2.1 for action 1: action 0 for both critics,
+        // though critic 1 alone would take action 1. Target 2: .3 + .2 against 1.7 + .9: action 1, values clipped to 1.
+        // The ended sample has c' = 1.5: it reached 1, not 2, and 1.5 of 2 is .75.
+        assert_eq!(y[0], [0.9, 1.0, 0.5, 0.75, 0.6, 0.0, 1.0, 0.75]);
+        assert_eq!(y[1], [0.3, 1.0, 0.5, 0.75, 0.4, 0.0, 0.5, 0.75]);
+    }
+
+    /// max_π P(R ≥ g_i) and the mean of the policy, by the agent's own backup on a table of all (h, s, c), averaged over the
+    /// true outcomes.
+    fn fixed_point(model: &Model, grid: Grid, weights: &[f64]) -> Vec<f32> {
+        let n_actions = model.n_actions();
+        let rows = 2 * grid.n * weights.len();
+        let key = |state: usize, c: f64| (state, (c * 1000.0).round() as i64);
+        // What can have been collected, forward.
+        let mut reachable = vec![std::collections::BTreeMap::from([(key(model.start()[0].0, 0.0), 0.0)])];
+        for h in 0..model.horizon() {
+            let mut next = std::collections::BTreeMap::new();
+            for (&(s, _), &c) in &reachable[h] {
+                for a in 0..n_actions {
+                    for o in model.outcomes(h, s, a) {
+                        next.insert(key(o.next, c + o.reward), c + o.reward);
+                    }
+                }
+            }
+            reachable.push(next);
+        }
+        let mut values: std::collections::BTreeMap<(usize, i64), Vec<Vec<f32>>> =
+            std::collections::BTreeMap::new();
+        for h in (0..model.horizon()).rev() {
+            let mut here = std::collections::BTreeMap::new();
+            for (&(s, at), &c) in reachable[h].iter().filter(|((s, _), _)| !model.is_terminal(h, *s)) {
+                let mut actions = vec![vec![0.0; rows]; n_actions];
+                for (a, sums) in actions.iter_mut().enumerate() {
+                    for o in model.outcomes(h, s, a) {
+                        let after = c + o.reward;
+                        let done = h + 1 == model.horizon() || model.is_terminal(h + 1, o.next);
+                        let nothing = vec![vec![0.0; rows]; n_actions];
+                        let next = if done { &nothing } else { &values[&key(o.next, after)] };
+                        let backup = Backup { grid, weights, n_actions, n: 1 };
+                        let y = &backup.targets(next, &[after], &[done])[0];
+                        sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += o.probability as f32 * y);
+                    }
+                }
+                here.insert((s, at), actions);
+            }
+            values = here;
+        }
+        let root = &values[&key(model.start()[0].0, 0.0)];
+        Backup { grid, weights, n_actions, n: 1 }.targets(root, &[0.0], &[false]).swap_remove(0)
+    }
+
+    #[test]
+    fn the_fixed_point_of_the_backup_is_the_optimum_at_every_target() {
+        for (name, parameters, high) in [
+            ("asset-selling", vec![("offers", "5"), ("horizon", "3"), ("start", "1")], 1.0),
+            ("gamble-chain", vec![("horizon", "4")], 12.0),
+            ("gamble-chain", vec![("horizon", "3"), ("safe", "-1"), ("win", "2"), ("loss", "3")], 6.0),
+        ] {
+            let owned: Vec<(String, String)> =
+                parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let model = problems::build(name, &owned).unwrap().model;
+            let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
+            let best = planner.envelope();
+            let grid = Grid { low: -high, high, n: 24 };
+            let root = fixed_point(&model, grid, &[0.0, 1.0]);
+            for (i, head) in root.chunks_exact(4).enumerate() {
+                // Weight 1: max_π P(R ≥ g), which the planner knows as 1 − min_π P(R < g).
+                let want = 1.0 - best.probability_below(grid.target(i) - 1e-9);
+                assert!((f64::from(head[2]) - want).abs() < 1e-5, "{name}, g = {}", grid.target(i));
+                // Weight 0: the largest mean.
+                let mean = grid.low + f64::from(head[1]) * grid.width();
+                assert!((mean - planner.max_mean()).abs() < 1e-4, "{name}: {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn relabelled_transitions_add_their_own_reward_to_another_collected_one() {
+        // Six transitions with c = 10k and reward k; each must keep its reward whatever c it is given.
+        let spec = spec();
+        let mut replay = Replay::new(100, &spec.observations);
+        let observation = Observation::Index(1);
+        for k in 0..6 {
+            let x = Input { stage: 0, observation: &observation, collected: 10.0 * k as f64 };
+            let next = Input { stage: 1, observation: &observation, collected: 11.0 * k as f64 };
+            let end = if k == 5 { End::Terminated } else { End::Cutoff };
+            replay.store(&Transition { x, action: k % 2, reward: k as f64, next, end });
+        }
+        let encoder = Encoder::new(&spec, StateEncoding::OneHot, 1.0);
+        let mut batch = Minibatch::default();
+        let settings = Config { relabel: 1.0, ..config() };
+        batch.draw(&settings, 2, &replay, &encoder, &mut stream(1, Purpose::Test));
+        let width = encoder.width();
+        let mut relabelled = 0;
+        for s in 0..batch.len() {
+            let c = f64::from(batch.rows[s * width + width - 1]);
+            let reward = batch.collected[s] - c;
+            assert!(c % 10.0 == 0.0 && (0.0..6.0).contains(&reward), "c = {c}, reward {reward}");
+            assert_eq!(batch.done[s], reward == 5.0);
+            assert_eq!(batch.of_action(reward as usize % 2).contains(&s), true);
+            if !batch.done[s] {
+                assert_eq!(f64::from(batch.next_rows[s * width + width - 1]), batch.collected[s]);
+            }
+            relabelled += usize::from(c != 10.0 * reward);
+        }
+        // Each of 64 keeps its own c with 1/6.
+        assert!(relabelled > 32, "{relabelled}");
+    }
+
+    #[test]
+    fn a_target_is_chosen_for_all_starts_together() {
+        let mut agent = TargetTracking::new(config(), &spec(), 3).unwrap();
+        let starts = [Observation::Index(0), Observation::Index(2)];
+        let mut alone = Vec::new();
+        for start in &starts {
+            agent.starts = vec![start.clone()];
+            alone.push(agent.root_curve(None));
+        }
+        // Three episodes from 0, one from 2.
+        agent.starts = [0, 0, 1, 0].map(|k: usize| starts[k].clone()).to_vec();
+        for (head, (p, e)) in agent.root_curve(None).into_iter().enumerate() {
+            assert!((p - 0.75 * alone[0][head].0 - 0.25 * alone[1][head].0).abs() < 1e-9);
+            assert!((e - 0.75 * alone[0][head].1 - 0.25 * alone[1][head].1).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_new_grid_keeps_what_was_known_of_targets_that_both_grids_have() {
+        // Targets 1, 2, 3, 4 become 2, 4, 6, 8. P of 2 and 4 is kept; beyond 4 it is that of 4.
+        let settings = Config { return_low: 0.0, return_high: 0.0, prior_scale: 0.0, ..config() };
+        let mut agent = TargetTracking::new(settings, &EnvSpec { reward_bounds: None, ..spec() }, 3).unwrap();
+        let from = Grid { low: 0.0, high: 4.0, n: 4 };
+        agent.encoder.rescale(4.0);
+        let observation = Observation::Index(1);
+        let x = Input { stage: 2, observation: &observation, collected: 1.5 };
+        let before = agent.values(&x, 0..16, Some(1));
+        while agent.grid.grid().high < 8.0 {
+            // 1.5 times 16/3 is 8.
+            agent.grid.observe(16.0 / 3.0);
+        }
+        agent.regrid(&from);
+        let after = agent.values(&x, 0..16, Some(1));
+        for a in 0..2 {
+            for weight in 0..2 {
+                let p = |values: &[Vec<f64>], i: usize| values[a][2 * (2 * i + weight)];
+                for (new, old) in [(0, 1), (1, 3), (2, 3), (3, 3)] {
+                    assert!((p(&after, new) - p(&before, old)).abs() < 1e-5, "target {new}");
+                }
+                // The mean is halved on the new scale: exactly at .2 and .8 of the old, nearly between.
+                let e = |values: &[Vec<f64>], i: usize| values[a][2 * (2 * i + weight) + 1];
+                assert!(
+                    (e(&after, 1) - 0.5 * e(&before, 3)).abs() < 0.05,
+                    "{} {}",
+                    e(&after, 1),
+                    e(&before, 3)
+                );
+            }
+        }
     }
 }
