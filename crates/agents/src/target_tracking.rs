@@ -97,6 +97,8 @@ pub struct Config {
     pub updates_per_root: f64,
     /// … but at most this many.
     pub updates_per_step: f64,
+    /// Share of the transitions that a critic learns from, a different one for each; 1: all of them.
+    pub bootstrap: f64,
     /// Chance that a sampled transition is given another collected reward.
     pub relabel: f64,
     /// How a discrete state is written.
@@ -132,6 +134,8 @@ impl Config {
         )?;
         require("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", &self.zeta)?;
         require("relabel", (0.0..=1.0).contains(&self.relabel), "lie in [0, 1]", &self.relabel)?;
+        let share = self.bootstrap > 0.0 && self.bootstrap <= 1.0;
+        require("bootstrap", share, "lie in (0, 1]", &self.bootstrap)?;
         positive("thompson_decay", self.thompson_decay)?;
         positive("prior_decay", self.prior_decay)?;
         positive("learning_rate", self.learning_rate)?;
@@ -343,6 +347,21 @@ impl TargetTracking {
         (action, (values[action][2 * at], values[action][2 * at + 1]))
     }
 
+    #[doc(hidden)]
+    pub fn debug(&self, target: &Target, x: &Input) -> Vec<String> {
+        let all: Vec<Vec<Vec<f64>>> = (0..self.config.n_critics)
+            .map(|m| self.values(x, 2 * target.head..2 * target.head + 2, Some(m)))
+            .collect();
+        (0..self.n_actions)
+            .map(|a| {
+                let v: Vec<f64> = all.iter().map(|v| v[a][0]).collect();
+                let lo = v.iter().fold(9.0f64, |x, &y| x.min(y));
+                let hi = v.iter().fold(-9.0f64, |x, &y| x.max(y));
+                format!("{:.3}[{lo:.2},{hi:.2}]", v.iter().sum::<f64>() / v.len() as f64)
+            })
+            .collect()
+    }
+
     fn act_with(&self, target: &Target, x: &Input, member: Option<usize>) -> usize {
         let values = self.values(x, 2 * target.head..2 * target.head + 2, member);
         self.best(&values, target.head, 0).0
@@ -422,7 +441,7 @@ impl TargetTracking {
             Backup { grid: self.grid.grid(), weights: &config.weights, n_actions: self.n_actions, n };
         let targets = backup.targets(&next, &batch.collected, &batch.done);
 
-        // One network per critic and action learns from the samples of its action.
+        // One network per critic and action learns from the samples of its action, as far as they are the critic's.
         let (adam, zeta, n_actions) = (&self.adam, config.zeta, self.n_actions);
         let learned = critics.each_member(|member| {
             let (m, a) = (member.index() / n_actions, member.index() % n_actions);
@@ -431,13 +450,16 @@ impl TargetTracking {
                 return Ok(());
             }
             let shift = &batch.shifts[member.index()];
+            let share =
+                |number: &u64| if in_bootstrap(*number, m, config.bootstrap) { 1.0 / n as f32 } else { 0.0 };
+            let shares: Vec<f32> = batch.numbers[samples.clone()].iter().map(share).collect();
             member.learn(&batch.inputs[a], adam, zeta, |outputs, d_outputs| {
                 SQUASH.apply(kernels, outputs, shift, d_outputs);
                 for output in 0..outputs.n_features() {
-                    let mut y = targets[m][output * n..][samples.clone()].iter();
+                    let mut y = targets[m][output * n..][samples.clone()].iter().zip(&shares);
                     for panel in 0..d_outputs.n_panels() {
-                        for (v, y) in d_outputs.lanes_mut(panel, output).iter_mut().zip(&mut y) {
-                            *v = (*v - y) / n as f32;
+                        for (v, (y, share)) in d_outputs.lanes_mut(panel, output).iter_mut().zip(&mut y) {
+                            *v = (*v - y) * share;
                         }
                     }
                 }
@@ -521,6 +543,16 @@ impl Backup<'_> {
     }
 }
 
+/// Whether critic m learns from a transition: a fixed coin for each pair, so a hash and no stream.
+fn in_bootstrap(number: u64, m: usize, share: f64) -> bool {
+    // The finaliser of SplitMix64.
+    let mut z = (number << 8 | m as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^= z >> 31;
+    ((z >> 11) as f64) < share * (1_u64 << 53) as f64
+}
+
 /// √D/|x| makes a random network without biases have root mean square 1 over its weights, at every x.
 fn prior_factor(input: &[f32], prior_t: f64) -> f32 {
     let square: f64 = input.iter().map(|&x| f64::from(x).powi(2)).sum();
@@ -535,6 +567,8 @@ struct Minibatch {
     /// x, per action.
     inputs: Vec<Inputs>,
     next_inputs: Inputs,
+    /// Which transitions they are.
+    numbers: Vec<u64>,
     /// c + r.
     collected: Vec<f64>,
     done: Vec<bool>,
@@ -568,7 +602,8 @@ impl Minibatch {
             })
             .collect();
         samples.sort_by_key(|sample| sample.action);
-        let Self { bounds, inputs, next_inputs, collected, done, rows, next_rows, .. } = self;
+        let Self { bounds, inputs, next_inputs, numbers, collected, done, rows, next_rows, .. } = self;
+        numbers.clear();
         let width = encoder.width();
         rows.clear();
         next_rows.clear();
@@ -580,6 +615,7 @@ impl Minibatch {
             let after = c + sample.reward;
             let (stage, observation, _) = sample.next.as_ref().unwrap_or(&sample.x);
             encoder.encode(&Input { stage: *stage, observation, collected: after }, next_rows);
+            numbers.push(sample.number);
             collected.push(after);
             done.push(sample.next.is_none());
         }
@@ -790,6 +826,7 @@ mod tests {
             learning_starts: 1,
             updates_per_root: 1.0,
             updates_per_step: 1.0,
+            bootstrap: 1.0,
             relabel: 0.0,
             state_encoding: StateEncoding::OneHot,
             kernels: "scalar".into(),

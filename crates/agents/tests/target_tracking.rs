@@ -39,6 +39,7 @@ fn config() -> Config {
         learning_starts: 4,
         updates_per_root: 100.0,
         updates_per_step: 8.0,
+        bootstrap: 0.5,
         relabel: 0.5,
         state_encoding: StateEncoding::Auto,
         kernels: "auto".into(),

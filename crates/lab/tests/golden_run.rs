@@ -107,6 +107,7 @@ const GOLDEN: [Golden; 2] = [
             "agent.learning_starts=20",
             "agent.updates_per_step=1.0",
             "agent.updates_per_root=5.0",
+            "agent.bootstrap=0.9",
             "agent.relabel=0.0",
             "agent.state_encoding=\"one-hot\"",
             "agent.kernels=auto",
