@@ -115,7 +115,7 @@ fn sums_of_rewards_are_tracked_and_their_range_is_found() {
     // Three gambles or sure ones: returns 0..9, where a step pays at most 3. Q* is 3, 4 and 7 at τ = .1, .5, .9, and the
     // best action depends on what was collected: at τ = .9 one plays safe after two wins (P(R ≥ 7) = .4², P(R ≥ 8) = .4³).
     let mut env = build("gamble-chain", &[("horizon", "3")]);
-    for missing in shortfalls(&mut env, 300, &config()) {
+    for missing in shortfalls(&mut env, 500, &Config { bootstrap: 1.0, ..config() }) {
         assert!(missing.iter().all(|&missing| missing <= 0.0), "{missing:?}");
     }
 }

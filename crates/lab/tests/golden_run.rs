@@ -112,7 +112,7 @@ const GOLDEN: [Golden; 2] = [
             "agent.state_encoding=\"one-hot\"",
             "agent.kernels=auto",
         ],
-        result: (0, 0.0, 0.0),
+        result: (54, 0.75, 18.75),
     },
 ];
 
