@@ -10,6 +10,7 @@ pub mod ppo;
 pub mod qppo;
 pub mod qr_dqn;
 pub mod stage_table;
+pub mod target_tracking;
 pub mod trpo;
 pub mod ucb_bqrl;
 pub mod value_table;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bqrl_agents::{deep_bqrl, ppo, qppo, qr_dqn, trpo, ucb_bqrl, var_q};
+use bqrl_agents::{deep_bqrl, ppo, qppo, qr_dqn, target_tracking, trpo, ucb_bqrl, var_q};
 use bqrl_math::buffer::{Buffer, BufferError, check_tau};
 use bqrl_mdp::csv::{self, CsvError};
 use bqrl_mdp::model::{Model, ModelError, Problem};
@@ -86,6 +86,8 @@ pub enum AgentConfig {
     Trpo(trpo::Config),
     /// Optimistic planning on counts.
     UcbBqrl(ucb_bqrl::Config),
+    /// Critics for every target at once.
+    TargetTracking(target_tracking::Config),
 }
 
 /// Which levels a run of an algorithm may name.
@@ -113,7 +115,7 @@ pub struct Algo {
 }
 
 /// The algorithms.
-pub const ALGOS: [Algo; 7] = [
+pub const ALGOS: [Algo; 8] = [
     Algo {
         name: "deep-bqrl",
         about: "the paper's Algorithm 1: an ensemble of quantile critics, for one level",
@@ -162,6 +164,13 @@ pub const ALGOS: [Algo; 7] = [
         levels: Levels::One,
         dominant: ("agent.radius_scale", 0.001, 1.0),
         preset: include_str!("../../../experiments/ucb-bqrl.toml"),
+    },
+    Algo {
+        name: "target-tracking",
+        about: "critics for every target return: reaches the best quantile, any levels from one run",
+        levels: Levels::Any,
+        dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
+        preset: include_str!("../../../experiments/target-tracking.toml"),
     },
 ];
 
@@ -363,6 +372,7 @@ impl Config {
             AgentConfig::Ppo(_) => "ppo",
             AgentConfig::Trpo(_) => "trpo",
             AgentConfig::UcbBqrl(_) => "ucb-bqrl",
+            AgentConfig::TargetTracking(_) => "target-tracking",
         };
         Algo::named(name).expect("every kind is in the table")
     }

@@ -11,6 +11,7 @@ use bqrl_agents::deep_bqrl::DeepBqrl;
 use bqrl_agents::ppo::Ppo;
 use bqrl_agents::qppo::Qppo;
 use bqrl_agents::qr_dqn::QrDqn;
+use bqrl_agents::target_tracking::TargetTracking;
 use bqrl_agents::trpo::Trpo;
 use bqrl_agents::ucb_bqrl::UcbBqrl;
 use bqrl_agents::var_q::VarQ;
@@ -167,6 +168,7 @@ fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agen
         AgentConfig::Ppo(agent) => Ok(Box::new(Ppo::new(agent.clone(), spec, seed)?)),
         AgentConfig::Trpo(agent) => Ok(Box::new(Trpo::new(agent.clone(), spec, seed)?)),
         AgentConfig::UcbBqrl(agent) => Ok(Box::new(UcbBqrl::new(agent.clone(), levels[0], spec)?)),
+        AgentConfig::TargetTracking(agent) => Ok(Box::new(TargetTracking::new(agent.clone(), spec, seed)?)),
     }
 }
 

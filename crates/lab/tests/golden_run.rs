@@ -18,7 +18,7 @@ struct Golden {
     result: (u64, f64, f64),
 }
 
-const GOLDEN: [Golden; 7] = [
+const GOLDEN: [Golden; 8] = [
     Golden {
         algo: "deep-bqrl",
         settings: &[
@@ -226,6 +226,57 @@ const GOLDEN: [Golden; 7] = [
             "run.tau=[0.25]",
         ],
         result: (0, 0.0, 0.0),
+    },
+    Golden {
+        algo: "target-tracking",
+        settings: &[
+            "agent.n_critics=2",
+            "agent.hidden=[8]",
+            "agent.n_targets=6",
+            "agent.batch_size=4",
+            "agent.learning_rate=0.01",
+            "agent.learning_rate_extra=0.01",
+            "agent.learning_rate_decay=10.0",
+            "agent.weight_decay_decay=10.0",
+            "agent.thompson_decay=10.0",
+            "agent.prior_decay=10.0",
+            "agent.updates_per_step=2.0",
+            "agent.updates_per_root=10.0",
+            "agent.replay_capacity=50",
+            // The same bits on every machine.
+            "agent.kernels=scalar",
+        ],
+        changes: &[
+            "agent.n_critics=3",
+            "agent.hidden=[9]",
+            "agent.n_targets=7",
+            "agent.weights=[0.3]",
+            "agent.return_low=-1.0",
+            "agent.return_high=2.0",
+            "agent.behaviour_tau=[0.1]",
+            "agent.thompson_decay=1.0",
+            "agent.prior_scale=0.5",
+            "agent.prior_decay=1.0",
+            "agent.root_margin=0.4",
+            "agent.zeta=0.5",
+            "agent.output_scale=1.0",
+            "agent.output_bias=0.0",
+            "agent.learning_rate=0.02",
+            "agent.learning_rate_extra=0.0",
+            "agent.learning_rate_decay=100.0",
+            "agent.weight_decay=0.5",
+            "agent.weight_decay_decay=100.0",
+            "agent.batch_size=5",
+            "agent.replay_capacity=20",
+            "agent.learning_starts=20",
+            "agent.updates_per_step=1.0",
+            "agent.updates_per_root=5.0",
+            "agent.bootstrap=0.9",
+            "agent.relabel=0.0",
+            "agent.state_encoding=\"one-hot\"",
+            "agent.kernels=auto",
+        ],
+        result: (54, 0.75, 18.75),
     },
 ];
 

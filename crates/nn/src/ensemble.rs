@@ -10,6 +10,8 @@
 //!
 //! The gradient is a closure between the forward and the backward pass, so neither can be called without the other.
 
+use std::ops::Range;
+
 use bqrl_math::Rng;
 use rayon::prelude::*;
 use thiserror::Error;
@@ -60,6 +62,19 @@ pub struct Ensemble {
     threads: usize,
     scratch: Vec<Scratch>,
     transitions: Transitions,
+}
+
+/// A new output: scale·((1 − mix) z_a + mix z_b) + shift, for old outputs a and b.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Remap {
+    /// a and b.
+    pub from: [usize; 2],
+    /// The share of b.
+    pub mix: f32,
+    /// Factor.
+    pub scale: f32,
+    /// Summand.
+    pub shift: f32,
 }
 
 /// An update that failed.
@@ -135,6 +150,59 @@ impl Ensemble {
         self.critics[critic].target[output].fill(bias);
     }
 
+    /// Replaces every output, of all critics and their targets, by an affine function of two old ones. The optimiser
+    /// starts afresh.
+    ///
+    /// For outputs that stand for points of a grid: when the grid moves, what was learned moves with it.
+    ///
+    /// ```
+    /// use bqrl_math::{Purpose, stream};
+    /// use bqrl_nn::{Ensemble, Init, Remap, Shape, Which};
+    ///
+    /// let shape = Shape { n_inputs: 1, hidden: vec![4], n_actions: 1, n_quantiles: 2, n_critics: 1 };
+    /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
+    /// let z = critics.act(Which::Online, &[0.7]);
+    /// let mean = Remap { from: [0, 1], mix: 0.5, scale: 1.0, shift: 0.0 };
+    /// let second = Remap { from: [0, 1], mix: 1.0, scale: 2.0, shift: 3.0 };
+    /// critics.remap_outputs(&[mean, second]);
+    /// let new = critics.act(Which::Online, &[0.7]);
+    /// assert!((new[0] - (z[0] + z[1]) / 2.0).abs() < 1e-6 && (new[1] - (2.0 * z[1] + 3.0)).abs() < 1e-6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remap_outputs(&mut self, outputs: &[Remap]) {
+        let layer = self.network.layers.last().expect("a network has an output layer");
+        assert_eq!(outputs.len(), layer.n_outputs, "outputs, want A·K");
+        for critic in &mut self.critics {
+            for parameters in [&mut critic.online, &mut critic.target] {
+                let old = parameters.clone();
+                let (weights, bias) = (&old[layer.weights()], &old[layer.bias()]);
+                for (o, &Remap { from: [a, b], mix, scale, shift }) in outputs.iter().enumerate() {
+                    let blend = |a: f32, b: f32| scale * ((1.0 - mix) * a + mix * b);
+                    let stride = layer.stride();
+                    let rows = weights[a * stride..].iter().zip(&weights[b * stride..]);
+                    let new = &mut parameters[layer.weights()][o * stride..(o + 1) * stride];
+                    new.iter_mut().zip(rows).for_each(|(new, (&a, &b))| *new = blend(a, b));
+                    parameters[layer.bias()][o] = blend(bias[a], bias[b]) + shift;
+                }
+            }
+            critic.forget_moments();
+        }
+    }
+
+    /// Makes all critics and their targets see `factor` times an input where they saw that input: for an input whose
+    /// unit changes. The optimiser starts afresh.
+    pub fn scale_input(&mut self, input: usize, factor: f32) {
+        let layer = &self.network.layers[0];
+        assert!(input < layer.n_inputs, "input {input} of {}", layer.n_inputs);
+        for critic in &mut self.critics {
+            for parameters in [&mut critic.online, &mut critic.target] {
+                let weights = &mut parameters[layer.weights()];
+                weights.chunks_exact_mut(layer.stride()).for_each(|row| row[input] *= factor);
+            }
+            critic.forget_moments();
+        }
+    }
+
     /// The sizes.
     pub fn shape(&self) -> &Shape {
         &self.network.shape
@@ -162,15 +230,22 @@ impl Ensemble {
 
     /// Outputs of all critics for one input, one after the other: `m * A·K + a * K + j`. Raw z, not sorted.
     pub fn act(&self, which: Which, x: &[f32]) -> Vec<f32> {
+        self.act_some(which, x, 0..self.network.shape.n_outputs())
+    }
+
+    /// As [`act`](Self::act), but only some of the A·K outputs of each critic: the others are not computed.
+    pub fn act_some(&self, which: Which, x: &[f32], some: Range<usize>) -> Vec<f32> {
         let Network { shape, layers, .. } = &self.network;
         assert_eq!(x.len(), shape.n_inputs, "length of x, want n_inputs");
+        let n_outputs = shape.n_outputs();
+        assert!(!some.is_empty() && some.end <= n_outputs, "outputs {some:?} of {n_outputs}");
         let mut input = Aligned::zeros(padded(x.len()));
         input[..x.len()].copy_from_slice(x);
         let widest = layers.iter().map(|layer| padded(layer.n_outputs)).max().unwrap_or(0);
         let mut spare = [Aligned::zeros(widest), Aligned::zeros(widest)];
-        let mut outputs = vec![0.0; self.critics.len() * shape.n_outputs()];
-        for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(shape.n_outputs())) {
-            self.network.forward_one(critic.parameters(which), &input, &mut spare, out);
+        let mut outputs = vec![0.0; self.critics.len() * some.len()];
+        for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(some.len())) {
+            self.network.forward_one(critic.parameters(which), &input, &mut spare, some.start, out);
         }
         outputs
     }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `ensemble` | the critics and the ways to train them |
 //! | `rule`, `batch`, `bellman` | how targets are made from transitions and compared with outputs |
+//! | `squash` | outputs that cannot leave an interval |
 //! | `critic`, `shape` | one network: places of its parameters, forward, backward |
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
 //! | `kernels` | everything that has to be fast, once for all instruction sets |
@@ -66,15 +67,17 @@ mod kernels;
 mod panels;
 mod rule;
 mod shape;
+mod squash;
 mod workload;
 
 pub use adam::Adam;
 pub use batch::Batch;
 pub use critic::Init;
-pub use ensemble::{Ensemble, Member, UpdateError, Which};
+pub use ensemble::{Ensemble, Member, Remap, UpdateError, Which};
 pub use file::LoadError;
 pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
 pub use rule::{RuleError, TargetRule};
 pub use shape::{Shape, ShapeError};
+pub use squash::Squash;
 pub use workload::Workload;

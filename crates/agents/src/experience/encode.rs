@@ -51,7 +51,7 @@ pub struct Encoder {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    OneHot(usize),
+    OneHot { n: usize, height: f32 },
     Thermometer(usize),
     Dense(usize),
 }
@@ -64,22 +64,41 @@ impl Encoder {
             (ObservationSpace::Dense(shape), _) => State::Dense(shape.iter().product()),
             (&ObservationSpace::Discrete { n, ordered: true }, StateEncoding::Auto)
             | (&ObservationSpace::Discrete { n, .. }, StateEncoding::Thermometer) => State::Thermometer(n),
-            (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot(n),
+            (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot { n, height: 1.0 },
         };
         Self { state, horizon: spec.horizon, scale }
     }
 
+    /// One-hot states of height √n, as long as a vector as a thermometer is: a step of learning then moves either by as
+    /// much.
+    #[must_use]
+    pub fn with_long_one_hot(mut self) -> Self {
+        if let State::OneHot { n, height } = &mut self.state {
+            *height = (*n as f32).sqrt();
+        }
+        self
+    }
+
+    /// Changes the unit of collected rewards, the last input. Returns the factor by which a weight on it must grow to see
+    /// the same.
+    pub fn rescale(&mut self, scale: f64) -> f64 {
+        assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
+        let factor = scale / self.scale;
+        self.scale = scale;
+        factor
+    }
+
     /// D, the length of an input.
     pub fn width(&self) -> usize {
-        let (State::OneHot(n) | State::Thermometer(n) | State::Dense(n)) = self.state;
+        let (State::OneHot { n, .. } | State::Thermometer(n) | State::Dense(n)) = self.state;
         n + EXTRA
     }
 
     /// Appends the encoding of x.
     pub fn encode(&self, x: &Input, out: &mut Vec<f32>) {
         match (self.state, x.observation) {
-            (State::OneHot(n), &Observation::Index(s)) => {
-                out.extend((0..n).map(|k| f32::from(u8::from(k == s))));
+            (State::OneHot { n, height }, &Observation::Index(s)) => {
+                out.extend((0..n).map(|k| if k == s { height } else { 0.0 }));
             }
             (State::Thermometer(n), &Observation::Index(s)) => {
                 out.push(s as f32 / (n - 1).max(1) as f32);

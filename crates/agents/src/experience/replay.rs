@@ -72,6 +72,8 @@ impl Store {
 /// A transition as it is read back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {
+    /// Transitions stored before it.
+    pub number: u64,
     /// (h, s, c).
     pub x: (usize, Observation, f64),
     /// The action.
@@ -151,7 +153,15 @@ impl Replay {
             End::NotYet if slot == newest => self.newest_next.clone(),
             End::NotYet => Some(input((slot + 1) % self.capacity)),
         };
-        Remembered { x: input(slot), action: self.actions[slot] as usize, reward: self.rewards[slot], next }
+        let age = (newest + self.capacity - slot) % self.capacity;
+        let number = self.stored - 1 - age as u64;
+        Remembered {
+            number,
+            x: input(slot),
+            action: self.actions[slot] as usize,
+            reward: self.rewards[slot],
+            next,
+        }
     }
 }
 
@@ -296,7 +306,8 @@ mod tests {
     fn filled(capacity: usize, episodes: &[(usize, End)]) -> (Replay, Vec<Remembered>) {
         let mut replay = Replay::new(capacity, &ObservationSpace::Discrete { n: 1000, ordered: false });
         let mut wanted = Vec::new();
-        for (stage, observation, collected, action, reward, next, end) in &life(episodes) {
+        for (number, (stage, observation, collected, action, reward, next, end)) in (0..).zip(&life(episodes))
+        {
             let after = (stage + 1, next.clone(), collected + 0.5);
             replay.store(&Transition {
                 x: Input { stage: *stage, observation, collected: *collected },
@@ -307,6 +318,7 @@ mod tests {
             });
             let bootstraps = matches!(end, End::NotYet | End::Cutoff);
             wanted.push(Remembered {
+                number,
                 x: (*stage, observation.clone(), *collected),
                 action: *action,
                 reward: *reward,

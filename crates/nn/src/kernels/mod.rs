@@ -20,6 +20,7 @@ pub(crate) mod loss;
 pub(crate) mod peak;
 pub(crate) mod product;
 pub(crate) mod sort;
+pub(crate) mod squash;
 pub(crate) mod target;
 pub(crate) mod transpose;
 

@@ -1,0 +1,1024 @@
+//! Target tracking: critics for every target return at once; their fixed point is the best quantile, at every level.
+//!
+//! ```text
+//! P_ij(x,a) ≈ P(c + Z ≥ g_i)         targets g_i on a grid, weights w_j
+//! E_ij(x,a) ≈ E[c + Z]                on the scale 0..1 of the return range; both under the policy that is greedy for
+//! U_ij      = w_j P_ij + (1−w_j) E_ij
+//!
+//! a'_ij     = argmax_a mean_m Ū_m,ij(x',a)               one next action per target and weight
+//! y_m,ij    = (1{c' ≥ g_i}, c')                          if d = 1
+//!           = (P̄_m,ij, Ē_m,ij)(x', a'_ij)                if d = 0, clipped to 0..1
+//! v         = −.1 + 1.2 σ(z_θm,a(x) + ψ_t f_m,a(x))       value of an output z, with a random prior f
+//! ∂/∂z      = v − y                                      for the action taken
+//! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m
+//!
+//! root      g = max{ g_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it
+//! act       argmax_a U_gw(x,a) with (g, w) held for the whole episode: of one critic with probability
+//!           1/(1 + t/thompson_decay), else of the mean of all
+//! output    the same of the mean of all, for the level that is asked for
+//! ```
+//!
+//! Q_τ(R) ≥ g exactly when P(R ≥ g) > 1 − τ, and for a fixed g the largest P(R ≥ g) is an ordinary dynamic program on
+//! x = (h, s, c). So the level is not part of what is learned: it only chooses g, once, at the root. A rule that imposes τ
+//! again at every stage solves another problem (decision 0006, docs/agents/target-tracking.md).
+//!
+//! What the literature leaves open and what was chosen: the mean rides along (w < 1), because many policies reach g equally
+//! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
+//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic; c is replaced
+//! now and then by that of another transition (`relabel`), since every target is taught at any c; with random starts the
+//! root curve is averaged over a sample of first observations, for the quantile is that of the whole law and the target must
+//! be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is given away.
+
+use std::ops::Range;
+
+use bqrl_math::buffer::{Buffer, check_tau};
+use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::trajectory::Observation;
+use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Panels, Remap, Shape, Squash, UpdateError, Which};
+use serde::{Deserialize, Serialize};
+
+use crate::experience::encode::{Encoder, StateEncoding};
+use crate::experience::grid::{Grid, ReturnGrid};
+use crate::experience::replay::Replay;
+use crate::{
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+};
+
+/// Every setting. The levels that the agent is asked for are none of them.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// M.
+    pub n_critics: usize,
+    /// Widths of the hidden layers of one network; every critic has one per action.
+    pub hidden: Vec<usize>,
+    /// Targets g_i on the return range.
+    pub n_targets: usize,
+    /// w_j: how much the probability counts against the mean.
+    pub weights: Vec<f64>,
+    /// The smallest return that is told apart …
+    pub return_low: f64,
+    /// … and the largest; both 0: found out while learning.
+    pub return_high: f64,
+    /// Levels that the behaviour plays for, one drawn per episode.
+    pub behaviour_tau: Vec<f64>,
+    /// Chance 1/(1 + t/this) that an episode follows a single critic, in episodes.
+    pub thompson_decay: f64,
+    /// Size of the random priors on the logits, …
+    pub prior_scale: f64,
+    /// … falling as 1/(1 + t/this), in episodes.
+    pub prior_decay: f64,
+    /// How far P at the root may fall short of 1 − τ for a target to count as reached.
+    pub root_margin: f64,
+    /// ζ.
+    pub zeta: f64,
+    /// Factor on the initial output weights.
+    pub output_scale: f64,
+    /// Initial output bias: optimistic when positive.
+    pub output_bias: f64,
+    /// Step size in the end …
+    pub learning_rate: f64,
+    /// … plus this much at first, …
+    pub learning_rate_extra: f64,
+    /// … falling as 1/(1 + t/this), in episodes.
+    pub learning_rate_decay: f64,
+    /// Decoupled weight decay at first, …
+    pub weight_decay: f64,
+    /// … falling as 1/(1 + t/this), in episodes.
+    pub weight_decay_decay: f64,
+    /// |ℬ|.
+    pub batch_size: usize,
+    /// Transitions held in 𝒟.
+    pub replay_capacity: usize,
+    /// Transitions before the first update.
+    pub learning_starts: usize,
+    /// Minibatches per step: this over the root of the transitions seen, …
+    pub updates_per_root: f64,
+    /// … but at most this many.
+    pub updates_per_step: f64,
+    /// Share of the transitions that a critic learns from, a different one for each; 1: all of them.
+    pub bootstrap: f64,
+    /// Chance that a sampled transition is given another collected reward.
+    pub relabel: f64,
+    /// How a discrete state is written.
+    pub state_encoding: StateEncoding,
+    /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
+    pub kernels: String,
+}
+
+impl Config {
+    fn check(&self) -> Result<(), AgentError> {
+        let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
+        at_least("n_critics", self.n_critics, 1, "be at least 1")?;
+        at_least("n_targets", self.n_targets, 1, "be at least 1")?;
+        at_least("batch_size", self.batch_size, 1, "be at least 1")?;
+        at_least("replay_capacity", self.replay_capacity, 1, "be at least 1")?;
+        let fractions = self.weights.iter().all(|w| (0.0..=1.0).contains(w)) && !self.weights.is_empty();
+        require("weights", fractions, "be numbers in [0, 1], at least one", &format!("{:?}", self.weights))?;
+        let levels = self.behaviour_tau.iter().all(|&tau| check_tau(tau).is_ok());
+        let levels = levels && !self.behaviour_tau.is_empty();
+        require(
+            "behaviour_tau",
+            levels,
+            "be levels in (0, 1), at least one",
+            &format!("{:?}", self.behaviour_tau),
+        )?;
+        let (low, high) = (self.return_low, self.return_high);
+        let range = (low == 0.0 && high == 0.0) || (low < high && (high - low).is_finite());
+        require(
+            "return_high",
+            range,
+            "exceed return_low, or both be 0",
+            &format!("{high} with return_low {low}"),
+        )?;
+        require("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", &self.zeta)?;
+        require("relabel", (0.0..=1.0).contains(&self.relabel), "lie in [0, 1]", &self.relabel)?;
+        let share = self.bootstrap > 0.0 && self.bootstrap <= 1.0;
+        require("bootstrap", share, "lie in (0, 1]", &self.bootstrap)?;
+        positive("thompson_decay", self.thompson_decay)?;
+        positive("prior_decay", self.prior_decay)?;
+        positive("learning_rate", self.learning_rate)?;
+        positive("learning_rate_decay", self.learning_rate_decay)?;
+        positive("weight_decay_decay", self.weight_decay_decay)?;
+        positive("updates_per_root", self.updates_per_root)?;
+        positive("updates_per_step", self.updates_per_step)?;
+        not_negative("prior_scale", self.prior_scale)?;
+        not_negative("root_margin", self.root_margin)?;
+        not_negative("weight_decay", self.weight_decay)?;
+        not_negative("learning_rate_extra", self.learning_rate_extra)?;
+        not_negative("output_scale", self.output_scale)
+    }
+}
+
+/// Values may leave 0..1 a little, because a logistic function never reaches its ends and the shortfall would add up over
+/// the stages.
+const SQUASH: Squash = Squash { low: -0.1, high: 1.1 };
+
+/// Start observations that the root curve is averaged over.
+const STARTS: usize = 64;
+
+/// What a policy holds on to for a whole episode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// g: the return to be reached.
+    pub g: f64,
+    /// w: how much reaching it counts against the mean.
+    pub weight: f64,
+    /// The pair of outputs that answers for it.
+    head: usize,
+}
+
+/// The agent.
+pub struct TargetTracking {
+    config: Config,
+    n_actions: usize,
+    encoder: Encoder,
+    grid: ReturnGrid,
+    /// One network per critic and action, m·A + a, with an output P and an output E per head i·J + j.
+    critics: Ensemble,
+    /// As many fixed random networks with one output.
+    priors: Ensemble,
+    prior_t: f64,
+    replay: Replay,
+    /// A sample of first observations.
+    starts: Vec<Observation>,
+    /// Episodes that they were sampled from.
+    n_starts: u64,
+    agent_rng: Rng,
+    replay_rng: Rng,
+    episode: usize,
+    held: Target,
+    /// The critic that this episode follows; all of them if none.
+    member: Option<usize>,
+    adam: Adam,
+    stored: u64,
+    /// Updates that are due, fractions included.
+    due: f64,
+    updates: u64,
+    batch: Minibatch,
+}
+
+/// What [`Agent::save`] keeps beside the arrays.
+#[derive(Deserialize, Serialize)]
+struct State {
+    updates: u64,
+    stored: u64,
+    due: f64,
+    n_starts: u64,
+    starts: Vec<Start>,
+    grid: ReturnGrid,
+    prior_t: f64,
+    /// Seed, stream and position of the two streams.
+    rngs: [[u64; 3]; 2],
+}
+
+#[derive(Deserialize, Serialize)]
+enum Start {
+    Index(usize),
+    Dense(Vec<f32>),
+}
+
+impl TargetTracking {
+    /// An untrained agent.
+    pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
+        config.check()?;
+        let given = (config.return_low, config.return_high);
+        let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
+        let encoder = Encoder::new(spec, config.state_encoding, grid.grid().width()).with_long_one_hot();
+        let shape = |n_quantiles| Shape {
+            n_inputs: encoder.width(),
+            hidden: config.hidden.clone(),
+            n_actions: 1,
+            n_quantiles,
+            n_critics: config.n_critics * spec.n_actions,
+        };
+        let kernels = match &config.kernels[..] {
+            "auto" => Kernels::detect(),
+            name => Kernels::named(name).ok_or_else(|| AgentError::Setting {
+                key: "kernels",
+                want: "be auto, or a set of instructions that this machine has",
+                got: name.to_owned(),
+            })?,
+        };
+        let rng = &mut stream(seed, Purpose::Init);
+        let mut networks = |n_quantiles, init| {
+            let made = Ensemble::new(shape(n_quantiles), init, rng).map(|made| made.with_kernels(kernels));
+            made.map_err(|error| AgentError::Setting {
+                key: "hidden",
+                want: "be allowed",
+                got: error.to_string(),
+            })
+        };
+        let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
+        let critics = networks(2 * config.n_targets * config.weights.len(), init)?;
+        let priors = networks(1, Init::default())?;
+        Ok(Self {
+            n_actions: spec.n_actions,
+            encoder,
+            critics,
+            priors,
+            prior_t: config.prior_scale,
+            replay: Replay::new(config.replay_capacity, &spec.observations),
+            starts: Vec::new(),
+            n_starts: 0,
+            agent_rng: stream(seed, Purpose::Agent),
+            replay_rng: stream(seed, Purpose::Replay),
+            episode: 0,
+            held: Target { g: grid.grid().low, weight: config.weights[0], head: 0 },
+            grid,
+            member: None,
+            adam: Adam::new(config.learning_rate),
+            stored: 0,
+            due: 0.0,
+            updates: 0,
+            batch: Minibatch::default(),
+            config,
+        })
+    }
+
+    /// The target that the agent would hold at a level: the root choice.
+    pub fn choose(&self, level: &Buffer) -> Target {
+        self.choose_with(level.tau(), None)
+    }
+
+    /// What a policy that holds this target does at x.
+    pub fn act_for(&self, target: &Target, x: &Input) -> usize {
+        self.act_with(target, x, None)
+    }
+
+    /// P(R ≥ g_i) and the scaled mean at the root, per head, averaged over the start observations.
+    fn root_curve(&self, member: Option<usize>) -> Vec<(f64, f64)> {
+        let n_heads = self.config.n_targets * self.config.weights.len();
+        let mut curve = vec![(0.0, 0.0); n_heads];
+        let mut seen: Vec<(&Observation, f64)> = Vec::new();
+        for start in &self.starts {
+            match seen.iter_mut().find(|(known, _)| *known == start) {
+                Some((_, count)) => *count += 1.0,
+                None => seen.push((start, 1.0)),
+            }
+        }
+        for (observation, count) in seen {
+            let x = Input { stage: 0, observation, collected: 0.0 };
+            let values = self.values(&x, 0..2 * n_heads, member);
+            for (head, sum) in curve.iter_mut().enumerate() {
+                let (p, e) = self.best(&values, head, head).1;
+                sum.0 += p * count / self.starts.len() as f64;
+                sum.1 += e * count / self.starts.len() as f64;
+            }
+        }
+        curve
+    }
+
+    fn choose_with(&self, tau: f64, member: Option<usize>) -> Target {
+        let j = self.config.weights.len();
+        let head = root_choice(&self.root_curve(member), j, tau, self.config.root_margin);
+        Target { g: self.grid.grid().target(head / j), weight: self.config.weights[head % j], head }
+    }
+
+    /// Mean values v of the outputs in a range, per action, over the critics or of a single one; the slow copies.
+    fn values(&self, x: &Input, outputs: Range<usize>, member: Option<usize>) -> Vec<Vec<f64>> {
+        let mut input = Vec::with_capacity(self.encoder.width());
+        self.encoder.encode(x, &mut input);
+        let n = outputs.len();
+        let logits = self.critics.act_some(Which::Target, &input, outputs);
+        let priors = self.priors.act(Which::Target, &input);
+        let factor = prior_factor(&input, self.prior_t);
+        let members = member.map_or(0..self.config.n_critics, |m| m..m + 1);
+        let mut values = vec![vec![0.0; n]; self.n_actions];
+        for m in members.clone() {
+            for (a, sums) in values.iter_mut().enumerate() {
+                let network = m * self.n_actions + a;
+                let shift = factor * priors[network];
+                for (sum, &z) in sums.iter_mut().zip(&logits[network * n..]) {
+                    *sum += f64::from(SQUASH.value(z + shift)) / members.len() as f64;
+                }
+            }
+        }
+        values
+    }
+
+    /// The best action for a head, whose outputs are the pair number `at`, and its P and E.
+    fn best(&self, values: &[Vec<f64>], head: usize, at: usize) -> (usize, (f64, f64)) {
+        let weight = self.config.weights[head % self.config.weights.len()];
+        let utility = |a: usize| weight * values[a][2 * at] + (1.0 - weight) * values[a][2 * at + 1];
+        let better = |best, a| if utility(a) > utility(best) { a } else { best };
+        let action = (0..self.n_actions).reduce(better).expect("there is an action");
+        (action, (values[action][2 * at], values[action][2 * at + 1]))
+    }
+
+    fn act_with(&self, target: &Target, x: &Input, member: Option<usize>) -> usize {
+        let values = self.values(x, 2 * target.head..2 * target.head + 2, member);
+        self.best(&values, target.head, 0).0
+    }
+
+    /// A first observation, into the sample of them.
+    fn start(&mut self, observation: &Observation) {
+        self.n_starts += 1;
+        if self.starts.len() < STARTS {
+            self.starts.push(observation.clone());
+        } else {
+            let place = self.agent_rng.below(self.n_starts as usize);
+            if place < STARTS {
+                self.starts[place] = observation.clone();
+            }
+        }
+    }
+
+    /// Moves what was learned on one grid to the present one.
+    ///
+    /// A new P is interpolated between its neighbours among the old ones, at the logits. A new E is on a new scale, which is
+    /// met at two returns that both ranges hold. Both are soon relearned; this is where they start from.
+    fn regrid(&mut self, old: &Grid) {
+        let new = self.grid.grid();
+        let (low, high) = (old.low.max(new.low), old.high.min(new.high));
+        let logits = |grid: &Grid| {
+            [0.2, 0.8].map(|share| {
+                let value = grid.scaled(low + share * (high - low)).clamp(0.0, 1.0);
+                let sigma = (value - f64::from(SQUASH.low)) / f64::from(SQUASH.high - SQUASH.low);
+                (sigma / (1.0 - sigma)).ln()
+            })
+        };
+        let (from, to) = (logits(old), logits(&new));
+        let (scale, shift) = if low < high {
+            let scale = (to[1] - to[0]) / (from[1] - from[0]);
+            (scale as f32, (to[0] - scale * from[0]) as f32)
+        } else {
+            (1.0, 0.0)
+        };
+        let j = self.config.weights.len();
+        let mut outputs = Vec::with_capacity(2 * new.n * j);
+        for i in 0..new.n {
+            let (place, mix) = old.place(new.target(i));
+            for weight in 0..j {
+                let head = |i: usize| 2 * (i * j + weight);
+                let from = [head(place), head((place + 1).min(old.n - 1))];
+                outputs.push(Remap { from, mix: mix as f32, scale: 1.0, shift: 0.0 });
+                outputs.push(Remap { from: from.map(|p| p + 1), mix: mix as f32, scale, shift });
+            }
+        }
+        self.critics.remap_outputs(&outputs);
+        let factor = self.encoder.rescale(new.width()) as f32;
+        let collected = self.encoder.width() - 1;
+        self.critics.scale_input(collected, factor);
+        self.priors.scale_input(collected, factor);
+    }
+
+    /// One minibatch.
+    fn update(&mut self) -> Result<(), UpdateError> {
+        let Self { config, critics, priors, batch, .. } = self;
+        batch.draw(config, self.n_actions, &self.replay, &self.encoder, &mut self.replay_rng);
+        batch.shift(priors, self.prior_t);
+        let (batch, kernels, n) = (&*batch, critics.kernels(), batch.len());
+
+        // P̄_m and Ē_m at x' for every action.
+        let next: Vec<Vec<f32>> = critics.each_member(|member| {
+            let (mut logits, mut values) = (Panels::default(), Panels::default());
+            member.predict(Which::Target, &batch.next_inputs, &mut logits);
+            SQUASH.apply(kernels, &logits, &batch.next_shifts[member.index()], &mut values);
+            let mut rows = Vec::with_capacity(values.n_features() * n);
+            for output in 0..values.n_features() {
+                (0..values.n_panels()).for_each(|panel| rows.extend_from_slice(values.lanes(panel, output)));
+            }
+            rows
+        });
+        let backup =
+            Backup { grid: self.grid.grid(), weights: &config.weights, n_actions: self.n_actions, n };
+        let targets = backup.targets(&next, &batch.collected, &batch.done);
+
+        // One network per critic and action learns from the samples of its action, as far as they are the critic's.
+        let (adam, zeta, n_actions) = (&self.adam, config.zeta, self.n_actions);
+        let learned = critics.each_member(|member| {
+            let (m, a) = (member.index() / n_actions, member.index() % n_actions);
+            let samples = batch.of_action(a);
+            if samples.is_empty() {
+                return Ok(());
+            }
+            let shift = &batch.shifts[member.index()];
+            let share =
+                |number: &u64| if in_bootstrap(*number, m, config.bootstrap) { 1.0 / n as f32 } else { 0.0 };
+            let shares: Vec<f32> = batch.numbers[samples.clone()].iter().map(share).collect();
+            member.learn(&batch.inputs[a], adam, zeta, |outputs, d_outputs| {
+                SQUASH.apply(kernels, outputs, shift, d_outputs);
+                for output in 0..outputs.n_features() {
+                    let mut y = targets[m][output * n..][samples.clone()].iter().zip(&shares);
+                    for panel in 0..d_outputs.n_panels() {
+                        for (v, (y, share)) in d_outputs.lanes_mut(panel, output).iter_mut().zip(&mut y) {
+                            *v = (*v - y) * share;
+                        }
+                    }
+                }
+            })
+        });
+        self.updates += 1;
+        learned.into_iter().collect()
+    }
+}
+
+/// Among the heads i·J + j with (P, E) at the root: the largest target that some weight reaches with P > 1 − τ − margin, and
+/// for it the weight with the largest E among those with P > 1 − τ + margin, or else with the largest P. The lowest
+/// target if none is reached.
+fn root_choice(curve: &[(f64, f64)], n_weights: usize, tau: f64, margin: f64) -> usize {
+    let reached = curve.iter().rposition(|&(p, _)| p > 1.0 - tau - margin).unwrap_or(0);
+    let i = reached / n_weights;
+    let heads = i * n_weights..(i + 1) * n_weights;
+    let largest = |best: usize, head: usize, value: &dyn Fn(usize) -> f64| {
+        if value(head) > value(best) { head } else { best }
+    };
+    let safe = heads.clone().filter(|&head| curve[head].0 > 1.0 - tau + margin);
+    safe.reduce(|best, head| largest(best, head, &|head| curve[head].1))
+        .or_else(|| heads.reduce(|best, head| largest(best, head, &|head| curve[head].0)))
+        .expect("there is a weight")
+}
+
+/// The backup of a minibatch of n samples.
+struct Backup<'a> {
+    grid: Grid,
+    weights: &'a [f64],
+    n_actions: usize,
+    n: usize,
+}
+
+impl Backup<'_> {
+    /// y of every critic: rows of n samples, P and E of each head in turn. `next` holds such rows of P̄ and Ē at x' for every
+    /// network m·A + a, `collected` is c' and `done` is d.
+    fn targets(&self, next: &[Vec<f32>], collected: &[f64], done: &[bool]) -> Vec<Vec<f32>> {
+        let &Self { grid, weights, n_actions, n } = self;
+        let n_critics = next.len() / n_actions;
+        let n_heads = grid.n * weights.len();
+        let mut targets = vec![vec![0.0; 2 * n_heads * n]; n_critics];
+        let (mut utility, mut best, mut chosen) = (vec![0.0_f32; n], vec![0.0_f32; n], vec![0_u32; n]);
+        for head in 0..n_heads {
+            let weight = weights[head % weights.len()] as f32;
+            let [p, e] = [2 * head * n, (2 * head + 1) * n].map(|first| first..first + n);
+            // a' = argmax_a Σ_m Ū_m(x', a); the lowest index wins a tie.
+            for a in 0..n_actions {
+                utility.fill(0.0);
+                for network in next.iter().skip(a).step_by(n_actions) {
+                    for ((u, p), e) in utility.iter_mut().zip(&network[p.clone()]).zip(&network[e.clone()]) {
+                        *u += weight * p + (1.0 - weight) * e;
+                    }
+                }
+                for ((u, best), chosen) in utility.iter().zip(&mut best).zip(&mut chosen) {
+                    let better = a == 0 || *u > *best;
+                    *best = if better { *u } else { *best };
+                    *chosen = if better { a as u32 } else { *chosen };
+                }
+            }
+            let last = |s: usize| {
+                let reached = f32::from(u8::from(grid.reached(collected[s], head / weights.len())));
+                (reached, grid.scaled(collected[s]).clamp(0.0, 1.0) as f32)
+            };
+            for (m, targets) in targets.iter_mut().enumerate() {
+                for rows in [&p, &e] {
+                    let y = &mut targets[rows.clone()];
+                    for a in 0..n_actions {
+                        let values = &next[m * n_actions + a][rows.clone()];
+                        for ((y, v), c) in y.iter_mut().zip(values).zip(&chosen) {
+                            *y = if *c == a as u32 { v.clamp(0.0, 1.0) } else { *y };
+                        }
+                    }
+                }
+                for s in (0..n).filter(|&s| done[s]) {
+                    (targets[p.start + s], targets[e.start + s]) = last(s);
+                }
+            }
+        }
+        targets
+    }
+}
+
+/// Whether critic m learns from a transition: a fixed coin for each pair, so a hash and no stream.
+fn in_bootstrap(number: u64, m: usize, share: f64) -> bool {
+    // The finaliser of SplitMix64.
+    let mut z = (number << 8 | m as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^= z >> 31;
+    ((z >> 11) as f64) < share * (1_u64 << 53) as f64
+}
+
+/// √D/|x| makes a random network without biases have root mean square 1 over its weights, at every x.
+fn prior_factor(input: &[f32], prior_t: f64) -> f32 {
+    let square: f64 = input.iter().map(|&x| f64::from(x).powi(2)).sum();
+    (prior_t * (input.len() as f64 / square.max(1e-12)).sqrt()) as f32
+}
+
+/// A minibatch, sorted by action.
+#[derive(Default)]
+struct Minibatch {
+    /// Where the samples of each action begin, and the end.
+    bounds: Vec<usize>,
+    /// x, per action.
+    inputs: Vec<Inputs>,
+    next_inputs: Inputs,
+    /// Which transitions they are.
+    numbers: Vec<u64>,
+    /// c + r.
+    collected: Vec<f64>,
+    done: Vec<bool>,
+    /// Priors at x of the action taken, and at x', per network.
+    shifts: Vec<Vec<f32>>,
+    next_shifts: Vec<Vec<f32>>,
+    factors: Vec<f32>,
+    next_factors: Vec<f32>,
+    rows: Vec<f32>,
+    next_rows: Vec<f32>,
+}
+
+impl Minibatch {
+    fn len(&self) -> usize {
+        self.done.len()
+    }
+
+    fn of_action(&self, action: usize) -> Range<usize> {
+        self.bounds[action]..self.bounds[action + 1]
+    }
+
+    fn draw(&mut self, config: &Config, n_actions: usize, replay: &Replay, encoder: &Encoder, rng: &mut Rng) {
+        let mut samples: Vec<_> = (0..config.batch_size)
+            .map(|_| {
+                let mut sample = replay.sample(rng);
+                if rng.uniform() < config.relabel {
+                    let other = replay.sample(rng);
+                    sample.x.2 = other.x.2;
+                }
+                sample
+            })
+            .collect();
+        samples.sort_by_key(|sample| sample.action);
+        let Self { bounds, inputs, next_inputs, numbers, collected, done, rows, next_rows, .. } = self;
+        numbers.clear();
+        let width = encoder.width();
+        rows.clear();
+        next_rows.clear();
+        collected.clear();
+        done.clear();
+        for sample in &samples {
+            let (stage, observation, c) = &sample.x;
+            encoder.encode(&Input { stage: *stage, observation, collected: *c }, rows);
+            let after = c + sample.reward;
+            let (stage, observation, _) = sample.next.as_ref().unwrap_or(&sample.x);
+            encoder.encode(&Input { stage: *stage, observation, collected: after }, next_rows);
+            numbers.push(sample.number);
+            collected.push(after);
+            done.push(sample.next.is_none());
+        }
+        bounds.clear();
+        bounds.extend((0..=n_actions).map(|a| samples.partition_point(|sample| sample.action < a)));
+        inputs.resize_with(n_actions, Inputs::default);
+        for (a, inputs) in inputs.iter_mut().enumerate() {
+            let samples = bounds[a]..bounds[a + 1];
+            if !samples.is_empty() {
+                inputs.fill_from_rows(&rows[samples.start * width..samples.end * width], width);
+            }
+        }
+        next_inputs.fill_from_rows(next_rows, width);
+    }
+
+    /// Priors at x, of the action taken, and at x'.
+    fn shift(&mut self, priors: &mut Ensemble, prior_t: f64) {
+        let width = priors.shape().n_inputs;
+        let n_actions = self.inputs.len();
+        let factors = |rows: &[f32], factors: &mut Vec<f32>| {
+            factors.clear();
+            factors.extend(rows.chunks_exact(width).map(|row| prior_factor(row, prior_t)));
+        };
+        factors(&self.rows, &mut self.factors);
+        factors(&self.next_rows, &mut self.next_factors);
+        let shifts = priors.each_member(|member| {
+            let a = member.index() % n_actions;
+            let mut shift = |inputs: &Inputs, factors: &[f32]| -> Vec<f32> {
+                let mut outputs = Panels::default();
+                member.predict(Which::Target, inputs, &mut outputs);
+                factors.iter().enumerate().map(|(s, factor)| factor * outputs.get(s, 0)).collect()
+            };
+            let samples = self.bounds[a]..self.bounds[a + 1];
+            let here =
+                if samples.is_empty() { Vec::new() } else { shift(&self.inputs[a], &self.factors[samples]) };
+            (here, shift(&self.next_inputs, &self.next_factors))
+        });
+        (self.shifts, self.next_shifts) = shifts.into_iter().unzip();
+    }
+}
+
+impl Agent for TargetTracking {
+    fn begin_episode(&mut self, episode: usize) {
+        let Config { learning_rate, learning_rate_extra, weight_decay, prior_scale, .. } = self.config;
+        let falling = |decay: f64| 1.0 / (1.0 + episode as f64 / decay);
+        self.adam.learning_rate =
+            learning_rate + learning_rate_extra * falling(self.config.learning_rate_decay);
+        self.adam.weight_decay = weight_decay * falling(self.config.weight_decay_decay);
+        self.prior_t = prior_scale * falling(self.config.prior_decay);
+        self.episode = episode;
+    }
+
+    fn act(&mut self, x: &Input) -> usize {
+        if x.stage == 0 {
+            self.start(x.observation);
+            let single = 1.0 / (1.0 + self.episode as f64 / self.config.thompson_decay);
+            let tau = self.config.behaviour_tau[self.agent_rng.below(self.config.behaviour_tau.len())];
+            let member = self.agent_rng.below(self.config.n_critics);
+            self.member = (self.agent_rng.uniform() < single).then_some(member);
+            self.held = self.choose_with(tau, self.member);
+        }
+        self.act_with(&self.held, x, self.member)
+    }
+
+    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
+        let reward = transition.reward as f32;
+        if !reward.is_finite() {
+            return Err(UpdateError::NotFinite { name: "rewards", transition: 0, value: reward });
+        }
+        self.replay.store(transition);
+        self.stored += 1;
+        if transition.end.is_over() {
+            let before = self.grid.grid();
+            if self.grid.observe(transition.next.collected) {
+                self.regrid(&before);
+            }
+        }
+        if self.replay.len() >= self.config.learning_starts.max(1) {
+            let rate = self.config.updates_per_root / (self.stored as f64).sqrt();
+            self.due += rate.min(self.config.updates_per_step);
+            while self.due >= 1.0 {
+                self.due -= 1.0;
+                self.update()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
+        let policy = |level: &Buffer| -> Box<dyn OutputPolicy + '_> {
+            let target = self.choose(level);
+            Box::new(move |x: &Input| self.act_for(&target, x))
+        };
+        levels.iter().map(policy).collect()
+    }
+
+    fn is_stochastic(&self) -> bool {
+        false
+    }
+
+    fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let position = |rng: &Rng| {
+            let RngState { seed, stream, word_pos } = rng.state();
+            [seed, stream, word_pos]
+        };
+        let start = |observation: &Observation| match observation {
+            Observation::Index(state) => Start::Index(*state),
+            Observation::Dense(values) => Start::Dense(values.clone()),
+        };
+        let state = State {
+            updates: self.updates,
+            stored: self.stored,
+            due: self.due,
+            n_starts: self.n_starts,
+            starts: self.starts.iter().map(start).collect(),
+            grid: self.grid.clone(),
+            prior_t: self.prior_t,
+            rngs: [position(&self.agent_rng), position(&self.replay_rng)],
+        };
+        vec![
+            ("critics.safetensors", self.critics.to_bytes()),
+            ("priors.safetensors", self.priors.to_bytes()),
+            ("replay.safetensors", self.replay.to_bytes()),
+            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ]
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
+        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
+        let networks = |name: &str, like: &Ensemble| {
+            let read = Ensemble::from_bytes(&read(name)?).map_err(|error| wrong(name, &error))?;
+            if read.shape() == like.shape() {
+                Ok(read.with_kernels(like.kernels()))
+            } else {
+                Err(wrong(name, &"the networks have other sizes"))
+            }
+        };
+        let critics = networks("critics.safetensors", &self.critics)?;
+        let priors = networks("priors.safetensors", &self.priors)?;
+        let state: State =
+            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
+        self.replay
+            .restore(&read("replay.safetensors")?)
+            .map_err(|error| wrong("replay.safetensors", &error))?;
+        let start = |start| match start {
+            Start::Index(state) => Observation::Index(state),
+            Start::Dense(values) => Observation::Dense(values),
+        };
+        let stream =
+            |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
+        self.critics = critics;
+        self.priors = priors;
+        self.updates = state.updates;
+        self.stored = state.stored;
+        self.due = state.due;
+        self.n_starts = state.n_starts;
+        self.starts = state.starts.into_iter().map(start).collect();
+        self.encoder.rescale(state.grid.grid().width());
+        self.grid = state.grid;
+        self.prior_t = state.prior_t;
+        [self.agent_rng, self.replay_rng] = state.rngs.map(stream);
+        Ok(())
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        self.critics.to_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::env::ObservationSpace;
+    use bqrl_mdp::model::Model;
+    use bqrl_mdp::plan::Planner;
+    use bqrl_mdp::problems;
+    use bqrl_mdp::trajectory::End;
+
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            n_critics: 2,
+            hidden: vec![8],
+            n_targets: 4,
+            weights: vec![0.25, 1.0],
+            return_low: 0.0,
+            return_high: 4.0,
+            behaviour_tau: vec![0.1, 0.9],
+            thompson_decay: 100.0,
+            prior_scale: 1.0,
+            prior_decay: 100.0,
+            root_margin: 0.0,
+            zeta: 0.1,
+            output_scale: 1.0,
+            output_bias: 0.0,
+            learning_rate: 1e-3,
+            learning_rate_extra: 0.0,
+            learning_rate_decay: 100.0,
+            weight_decay: 0.0,
+            weight_decay_decay: 100.0,
+            batch_size: 64,
+            replay_capacity: 100,
+            learning_starts: 1,
+            updates_per_root: 1.0,
+            updates_per_step: 1.0,
+            bootstrap: 1.0,
+            relabel: 0.0,
+            state_encoding: StateEncoding::OneHot,
+            kernels: "scalar".into(),
+        }
+    }
+
+    fn spec() -> EnvSpec {
+        EnvSpec {
+            name: "test".into(),
+            observations: ObservationSpace::Discrete { n: 3, ordered: false },
+            n_actions: 2,
+            horizon: 5,
+            horizon_is_task: true,
+            reward_bounds: Some((0.0, 2.0)),
+            discount: 1.0,
+            stationary: false,
+            known_rewards: None,
+            terminal: None,
+        }
+    }
+
+    #[test]
+    fn the_root_takes_the_largest_reached_target_and_then_the_larger_mean() {
+        // Three targets, two weights; (P, E) of each head.
+        let curve = [(1.0, 0.5), (1.0, 0.4), (0.92, 0.6), (0.95, 0.55), (0.4, 0.7), (0.6, 0.3)];
+        // τ = .1: P > .9 at target 1 for both weights, the first has the larger mean.
+        assert_eq!(root_choice(&curve, 2, 0.1, 0.0), 2);
+        // With a margin of .03 only the second is safe, P > .93.
+        assert_eq!(root_choice(&curve, 2, 0.1, 0.03), 3);
+        // τ = .5: only the second weight reaches target 2. With a margin of .12 neither is safe, and P decides.
+        assert_eq!(root_choice(&curve, 2, 0.5, 0.0), 5);
+        assert_eq!(root_choice(&curve, 2, 0.5, 0.12), 5);
+        // Q_τ ≥ g needs P(R ≥ g) > 1 − τ, strictly: τ = .4 leaves .6 out.
+        assert_eq!(root_choice(&curve, 2, 0.4, 0.0), 2);
+        // Nothing is reached: the lowest target, the larger P.
+        assert_eq!(root_choice(&[(0.2, 0.9), (0.3, 0.1), (0.1, 0.9), (0.1, 0.9)], 2, 0.1, 0.0), 1);
+    }
+
+    #[test]
+    fn targets_match_hand_computation() {
+        // Two critics, two actions, targets 1 and 2 of the range 0..2, one weight .5, two samples.
+        let backup = Backup { grid: Grid { low: 0.0, high: 2.0, n: 2 }, weights: &[0.5], n_actions: 2, n: 2 };
+        // Rows P_1, E_1, P_2, E_2, two samples each; networks (m, a) = (0,0), (0,1), (1,0), (1,1). Sample 1 has ended.
+        let next = [
+            vec![0.9, 0.0, 0.5, 0.0, 0.1, 0.0, 0.2, 0.0],
+            vec![0.2, 0.0, 0.6, 0.0, 0.6, 0.0, 1.1, 0.0],
+            vec![0.3, 0.0, 0.5, 0.0, 0.3, 0.0, -0.1, 0.0],
+            vec![0.8, 0.0, 0.5, 0.0, 0.4, 0.0, 0.5, 0.0],
+        ];
+        let y = backup.targets(&next, &[0.0, 1.5], &[false, true]);
+        // Target 1: 2 ΣU = (.9+.5)+(.3+.5) = 2.2 for action 0, (.2+.6)+(.8+.5) = 2.1 for action 1: action 0 for both critics,
+        // though critic 1 alone would take action 1. Target 2: .3 + .2 against 1.7 + .9: action 1, values clipped to 1.
+        // The ended sample has c' = 1.5: it reached 1, not 2, and 1.5 of 2 is .75.
+        assert_eq!(y[0], [0.9, 1.0, 0.5, 0.75, 0.6, 0.0, 1.0, 0.75]);
+        assert_eq!(y[1], [0.3, 1.0, 0.5, 0.75, 0.4, 0.0, 0.5, 0.75]);
+    }
+
+    /// max_π P(R ≥ g_i) and the mean of the policy, by the agent's own backup on a table of all (h, s, c), averaged over the
+    /// true outcomes.
+    fn fixed_point(model: &Model, grid: Grid, weights: &[f64]) -> Vec<f32> {
+        let n_actions = model.n_actions();
+        let rows = 2 * grid.n * weights.len();
+        let key = |state: usize, c: f64| (state, (c * 1000.0).round() as i64);
+        // What can have been collected, forward.
+        let mut reachable = vec![std::collections::BTreeMap::from([(key(model.start()[0].0, 0.0), 0.0)])];
+        for h in 0..model.horizon() {
+            let mut next = std::collections::BTreeMap::new();
+            for (&(s, _), &c) in &reachable[h] {
+                for a in 0..n_actions {
+                    for o in model.outcomes(h, s, a) {
+                        next.insert(key(o.next, c + o.reward), c + o.reward);
+                    }
+                }
+            }
+            reachable.push(next);
+        }
+        let mut values: std::collections::BTreeMap<(usize, i64), Vec<Vec<f32>>> =
+            std::collections::BTreeMap::new();
+        for h in (0..model.horizon()).rev() {
+            let mut here = std::collections::BTreeMap::new();
+            for (&(s, at), &c) in reachable[h].iter().filter(|((s, _), _)| !model.is_terminal(h, *s)) {
+                let mut actions = vec![vec![0.0; rows]; n_actions];
+                for (a, sums) in actions.iter_mut().enumerate() {
+                    for o in model.outcomes(h, s, a) {
+                        let after = c + o.reward;
+                        let done = h + 1 == model.horizon() || model.is_terminal(h + 1, o.next);
+                        let nothing = vec![vec![0.0; rows]; n_actions];
+                        let next = if done { &nothing } else { &values[&key(o.next, after)] };
+                        let backup = Backup { grid, weights, n_actions, n: 1 };
+                        let y = &backup.targets(next, &[after], &[done])[0];
+                        sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += o.probability as f32 * y);
+                    }
+                }
+                here.insert((s, at), actions);
+            }
+            values = here;
+        }
+        let root = &values[&key(model.start()[0].0, 0.0)];
+        Backup { grid, weights, n_actions, n: 1 }.targets(root, &[0.0], &[false]).swap_remove(0)
+    }
+
+    #[test]
+    fn the_fixed_point_of_the_backup_is_the_optimum_at_every_target() {
+        for (name, parameters, high) in [
+            ("asset-selling", vec![("offers", "5"), ("horizon", "3"), ("start", "1")], 1.0),
+            ("gamble-chain", vec![("horizon", "4")], 12.0),
+            ("gamble-chain", vec![("horizon", "3"), ("safe", "-1"), ("win", "2"), ("loss", "3")], 9.0),
+        ] {
+            let owned: Vec<(String, String)> =
+                parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let model = problems::build(name, &owned).unwrap().model;
+            let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
+            let best = planner.envelope();
+            let grid = Grid { low: -high, high, n: 24 };
+            let root = fixed_point(&model, grid, &[0.0, 1.0]);
+            for (i, head) in root.chunks_exact(4).enumerate() {
+                // Weight 1: max_π P(R ≥ g), which the planner knows as 1 − min_π P(R < g).
+                let want = 1.0 - best.probability_below(grid.target(i) - 1e-9);
+                assert!((f64::from(head[2]) - want).abs() < 1e-5, "{name}, g = {}", grid.target(i));
+                // Weight 0: the largest mean.
+                let mean = grid.low + f64::from(head[1]) * grid.width();
+                assert!((mean - planner.max_mean()).abs() < 1e-4, "{name}: {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn relabelled_transitions_add_their_own_reward_to_another_collected_one() {
+        // Six transitions with c = 10k and reward k; each must keep its reward whatever c it is given.
+        let spec = spec();
+        let mut replay = Replay::new(100, &spec.observations);
+        let observation = Observation::Index(1);
+        for k in 0..6 {
+            let x = Input { stage: 0, observation: &observation, collected: 10.0 * k as f64 };
+            let next = Input { stage: 1, observation: &observation, collected: 11.0 * k as f64 };
+            let end = if k == 5 { End::Terminated } else { End::Cutoff };
+            replay.store(&Transition { x, action: k % 2, reward: k as f64, next, end });
+        }
+        let encoder = Encoder::new(&spec, StateEncoding::OneHot, 1.0);
+        let mut batch = Minibatch::default();
+        let settings = Config { relabel: 1.0, ..config() };
+        batch.draw(&settings, 2, &replay, &encoder, &mut stream(1, Purpose::Test));
+        let width = encoder.width();
+        let mut relabelled = 0;
+        for s in 0..batch.len() {
+            let c = f64::from(batch.rows[s * width + width - 1]);
+            let reward = batch.collected[s] - c;
+            assert!(c % 10.0 == 0.0 && (0.0..6.0).contains(&reward), "c = {c}, reward {reward}");
+            assert_eq!(batch.done[s], reward == 5.0);
+            assert!(batch.of_action(reward as usize % 2).contains(&s));
+            if !batch.done[s] {
+                assert_eq!(f64::from(batch.next_rows[s * width + width - 1]), batch.collected[s]);
+            }
+            relabelled += usize::from(c != 10.0 * reward);
+        }
+        // Each of 64 keeps its own c with 1/6.
+        assert!(relabelled > 32, "{relabelled}");
+    }
+
+    #[test]
+    fn a_target_is_chosen_for_all_starts_together() {
+        let mut agent = TargetTracking::new(config(), &spec(), 3).unwrap();
+        let starts = [Observation::Index(0), Observation::Index(2)];
+        let mut alone = Vec::new();
+        for start in &starts {
+            agent.starts = vec![start.clone()];
+            alone.push(agent.root_curve(None));
+        }
+        // Three episodes from 0, one from 2.
+        agent.starts = [0, 0, 1, 0].map(|k: usize| starts[k].clone()).to_vec();
+        for (head, (p, e)) in agent.root_curve(None).into_iter().enumerate() {
+            assert!((p - 0.75 * alone[0][head].0 - 0.25 * alone[1][head].0).abs() < 1e-9);
+            assert!((e - 0.75 * alone[0][head].1 - 0.25 * alone[1][head].1).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_new_grid_keeps_what_was_known_of_targets_that_both_grids_have() {
+        // Targets 1, 2, 3, 4 become 2, 4, 6, 8. P of 2 and 4 is kept; beyond 4 it is that of 4.
+        let settings = Config { return_low: 0.0, return_high: 0.0, prior_scale: 0.0, ..config() };
+        let mut agent = TargetTracking::new(settings, &EnvSpec { reward_bounds: None, ..spec() }, 3).unwrap();
+        let from = Grid { low: 0.0, high: 4.0, n: 4 };
+        agent.encoder.rescale(4.0);
+        let observation = Observation::Index(1);
+        let x = Input { stage: 2, observation: &observation, collected: 1.5 };
+        let before = agent.values(&x, 0..16, Some(1));
+        while agent.grid.grid().high < 8.0 {
+            // 1.5 times 16/3 is 8.
+            agent.grid.observe(16.0 / 3.0);
+        }
+        agent.regrid(&from);
+        let after = agent.values(&x, 0..16, Some(1));
+        for a in 0..2 {
+            for weight in 0..2 {
+                let p = |values: &[Vec<f64>], i: usize| values[a][2 * (2 * i + weight)];
+                for (new, old) in [(0, 1), (1, 3), (2, 3), (3, 3)] {
+                    assert!((p(&after, new) - p(&before, old)).abs() < 1e-5, "target {new}");
+                }
+                // The mean is halved on the new scale: exactly at .2 and .8 of the old, nearly between.
+                let e = |values: &[Vec<f64>], i: usize| values[a][2 * (2 * i + weight) + 1];
+                assert!(
+                    (e(&after, 1) - 0.5 * e(&before, 3)).abs() < 0.05,
+                    "{} {}",
+                    e(&after, 1),
+                    e(&before, 3)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What target tracking learns, against what is exactly true.
+
+use bqrl_agents::experience::encode::StateEncoding;
+use bqrl_agents::target_tracking::{Config, TargetTracking};
+use bqrl_agents::{Agent, Input, OnTable, Transition};
+use bqrl_math::buffer::Buffer;
+use bqrl_math::rng::{Purpose, stream};
+use bqrl_mdp::env::{Env, EnvSpec, ObservationSpace};
+use bqrl_mdp::evaluate::evaluate;
+use bqrl_mdp::plan::Planner;
+use bqrl_mdp::problems;
+use bqrl_mdp::tabular::TabularEnv;
+use bqrl_mdp::trajectory::{End, Observation};
+use bqrl_nn::UpdateError;
+
+fn config() -> Config {
+    Config {
+        n_critics: 4,
+        hidden: vec![32],
+        n_targets: 16,
+        weights: vec![0.3, 0.7],
+        return_low: 0.0,
+        return_high: 0.0,
+        behaviour_tau: vec![0.1, 0.5, 0.9],
+        thompson_decay: 300.0,
+        prior_scale: 2.0,
+        prior_decay: 50.0,
+        root_margin: 0.005,
+        zeta: 0.05,
+        output_scale: 0.01,
+        output_bias: 3.0,
+        learning_rate: 5e-4,
+        learning_rate_extra: 2e-3,
+        learning_rate_decay: 100.0,
+        weight_decay: 0.1,
+        weight_decay_decay: 50.0,
+        batch_size: 32,
+        replay_capacity: 100_000,
+        learning_starts: 4,
+        updates_per_root: 100.0,
+        updates_per_step: 8.0,
+        bootstrap: 0.5,
+        relabel: 0.5,
+        state_encoding: StateEncoding::Auto,
+        kernels: "auto".into(),
+    }
+}
+
+fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
+    let owned: Vec<(String, String)> = parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    TabularEnv::new(problems::build(name, &owned).unwrap())
+}
+
+fn levels() -> [Buffer; 3] {
+    [0.1, 0.5, 0.9].map(|tau| Buffer::new(tau, tau).unwrap())
+}
+
+fn train(agent: &mut TargetTracking, env: &mut TabularEnv, episodes: std::ops::Range<usize>, seed: u64) {
+    let rng = &mut stream(seed, Purpose::Env);
+    for episode in episodes {
+        agent.begin_episode(episode);
+        let mut observation = env.reset(rng);
+        let (mut stage, mut collected) = (0, 0.0);
+        loop {
+            let x = Input { stage, observation: &observation, collected };
+            let action = agent.act(&x);
+            let step = env.step(action, rng);
+            let next = Input {
+                stage: stage + 1,
+                observation: &step.observation,
+                collected: collected + step.reward,
+            };
+            agent.observe(&Transition { x, action, reward: step.reward, next, end: step.end }).unwrap();
+            (stage, collected) = (next.stage, next.collected);
+            if step.end.is_over() {
+                break;
+            }
+            observation = step.observation;
+        }
+    }
+}
+
+/// The least that each level is worth in steps of `unit`, over three seeds, one run each.
+fn shortfalls(env: &mut TabularEnv, episodes: usize, settings: &Config) -> Vec<[f64; 3]> {
+    let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
+    let best = [0.1, 0.5, 0.9].map(|tau| planner.best_quantile(tau).value);
+    let one = |seed| {
+        let mut agent = TargetTracking::new(settings.clone(), env.spec(), seed).unwrap();
+        train(&mut agent, env, 0..episodes, seed);
+        let mut missing = [0.0; 3];
+        for (k, policy) in agent.output(&levels()).iter().enumerate() {
+            let law = evaluate(&env.problem().model, &OnTable(&**policy)).unwrap().law;
+            missing[k] = best[k] - law.quantile([0.1, 0.5, 0.9][k]);
+        }
+        missing
+    };
+    [1, 2, 3].map(one).to_vec()
+}
+
+#[test]
+fn one_run_reaches_the_best_quantile_at_three_levels_on_three_seeds() {
+    // Nine offers k/8, five decisions from offer 2. Q*_τ ≥ k/8 exactly when (k/9)^4 < τ (k > 2), that is 5/8, 7/8 and 1.
+    // The rule that imposes τ anew at every stage attains less at τ = .1, so that a time-inconsistent learner fails here.
+    let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "5"), ("start", "2")]);
+    let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
+    assert_eq!([0.1, 0.5, 0.9].map(|tau| planner.best_quantile(tau).value), [0.625, 0.875, 1.0]);
+    for missing in shortfalls(&mut env, 400, &config()) {
+        // At τ = .1 P(R ≥ 5/8) ≤ .9047 leaves no slack to speak of: one offer less is allowed there.
+        assert!(missing[0] <= 0.125 && missing[1] <= 0.0 && missing[2] <= 0.0, "{missing:?}");
+    }
+}
+
+#[test]
+fn sums_of_rewards_are_tracked_and_their_range_is_found() {
+    // Three gambles or sure ones: returns 0..9, where a step pays at most 3. Q* is 3, 4 and 7 at τ = .1, .5, .9, and the
+    // best action depends on what was collected: at τ = .9 one plays safe after two wins (P(R ≥ 7) = .4², P(R ≥ 8) = .4³).
+    let mut env = build("gamble-chain", &[("horizon", "3")]);
+    for missing in shortfalls(&mut env, 500, &Config { bootstrap: 1.0, ..config() }) {
+        assert!(missing.iter().all(|&missing| missing <= 0.0), "{missing:?}");
+    }
+}
+
+#[test]
+fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
+    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let mut agent = TargetTracking::new(config(), env.spec(), 3).unwrap();
+    train(&mut agent, &mut env, 0..40, 3);
+    let before = agent.save();
+    for (level, policy) in levels().iter().zip(agent.output(&levels())) {
+        let target = agent.choose(level);
+        assert!((0.0..=1.0).contains(&target.g) && [0.3, 0.7].contains(&target.weight), "{target:?}");
+        for (stage, state) in (0..3).flat_map(|stage| (0..5).map(move |state| (stage, state))) {
+            let observation = Observation::Index(state);
+            let x = Input { stage, observation: &observation, collected: 0.0 };
+            let mut choice = Vec::new();
+            policy.decide(&x, &mut choice);
+            assert_eq!(choice, [(agent.act_for(&target, &x), 1.0)]);
+        }
+    }
+    // Asking changes nothing.
+    assert_eq!(agent.save(), before);
+}
+
+#[test]
+fn saving_and_restoring_goes_on_bit_for_bit() {
+    // A gamble chain, so that the grid moves before and after.
+    let mut env = build("gamble-chain", &[("horizon", "6")]);
+    let make = |env: &TabularEnv| TargetTracking::new(config(), env.spec(), 3).unwrap();
+    let mut whole = make(&env);
+    train(&mut whole, &mut env, 0..8, 3);
+    let saved = whole.save();
+    let mut restored = make(&env);
+    let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
+    restored.restore(&part).unwrap();
+    assert_eq!(restored.save(), saved);
+    train(&mut whole, &mut env, 8..60, 4);
+    train(&mut restored, &mut env, 8..60, 4);
+    assert_eq!(whole.save(), restored.save());
+    assert_eq!(whole.updates(), restored.updates());
+    // What does not fit is refused.
+    assert!(restored.restore(&|_| None).is_err());
+    let mut other = make(&build("asset-selling", &[]));
+    assert!(other.restore(&part).is_err());
+}
+
+#[test]
+fn dense_observations_cut_offs_and_rewards_that_are_no_numbers() {
+    // A vector in the place of an index, a time limit that is not part of the task, rewards without bounds.
+    let spec = EnvSpec {
+        name: "test".into(),
+        observations: ObservationSpace::Dense(vec![2]),
+        n_actions: 3,
+        horizon: 4,
+        horizon_is_task: false,
+        reward_bounds: None,
+        discount: 1.0,
+        stationary: false,
+        known_rewards: None,
+        terminal: None,
+    };
+    let mut agent = TargetTracking::new(config(), &spec, 1).unwrap();
+    let seen = |k: usize| Observation::Dense(vec![k as f32, 0.5]);
+    for episode in 0..5 {
+        agent.begin_episode(episode);
+        for stage in 0..4 {
+            let (now, after) = (seen(stage), seen(stage + 1));
+            let x = Input { stage, observation: &now, collected: -(stage as f64) };
+            let next = Input { stage: stage + 1, observation: &after, collected: -(stage as f64) - 1.0 };
+            let action = agent.act(&x);
+            assert!(action < 3);
+            let end = if stage == 3 { End::Cutoff } else { End::NotYet };
+            agent.observe(&Transition { x, action, reward: -1.0, next, end }).unwrap();
+        }
+    }
+    assert!(agent.updates() > 0);
+    let (now, after) = (seen(0), seen(1));
+    let x = Input { stage: 0, observation: &now, collected: 0.0 };
+    let next = Input { stage: 1, observation: &after, collected: f64::NAN };
+    let refused = agent.observe(&Transition { x, action: 0, reward: f64::NAN, next, end: End::NotYet });
+    assert!(matches!(refused, Err(UpdateError::NotFinite { name: "rewards", .. })));
+}
+
+#[test]
+fn wrong_settings_are_refused_with_key_value_and_range() {
+    let env = build("asset-selling", &[]);
+    let refused = |change: fn(&mut Config)| {
+        let mut settings = config();
+        change(&mut settings);
+        TargetTracking::new(settings, env.spec(), 3).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused(|c| c.n_critics = 0), "agent.n_critics must be at least 1, got 0");
+    assert_eq!(
+        refused(|c| c.weights = vec![1.5]),
+        "agent.weights must be numbers in [0, 1], at least one, got [1.5]"
+    );
+    assert!(refused(|c| c.behaviour_tau.clear()).starts_with("agent.behaviour_tau must be levels in (0, 1)"));
+    assert_eq!(
+        refused(|c| c.return_high = -1.0),
+        "agent.return_high must exceed return_low, or both be 0, got -1 with return_low 0"
+    );
+    assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
+    assert_eq!(refused(|c| c.relabel = 2.0), "agent.relabel must lie in [0, 1], got 2");
+    assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
+}
