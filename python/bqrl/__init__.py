@@ -20,7 +20,7 @@ from typing import Any
 from . import _bqrl, envs
 from ._bqrl import PlannedPolicy, Problem, __version__
 from ._plan import Certificate, Plan, PlannedLevel, plan
-from .agents import DeepBQRL, Evaluation, Model, load
+from .agents import QRDQN, DeepBQRL, Evaluation, Model, load
 from .callbacks import Callback, CheckpointCallback, Episode
 from .envs import ObserveReward, TabularEnv
 
@@ -37,6 +37,7 @@ __all__ = [
     "PlannedLevel",
     "PlannedPolicy",
     "Problem",
+    "QRDQN",
     "TabularEnv",
     "__version__",
     "load",

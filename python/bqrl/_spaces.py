@@ -106,7 +106,7 @@ def to_json(space: Space) -> Any:
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
     if isinstance(space, spaces.MultiBinary):
-        return {"kind": "MultiBinary", "n": list(space.shape)}
+        return {"kind": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.n)}
     if isinstance(space, spaces.Dict):
         return {"kind": "Dict", "spaces": [[key, to_json(part)] for key, part in space.spaces.items()]}
     if isinstance(space, spaces.Tuple):

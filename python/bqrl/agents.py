@@ -22,7 +22,7 @@ from ._limits import time_limit, vector_time_limit
 from .callbacks import Callback, CallbackLike, Episode, as_list
 from .envs import TabularEnv
 
-__all__ = ["Evaluation", "Model", "load"]
+__all__ = ["DeepBQRL", "Evaluation", "Model", "QRDQN", "load"]
 
 Env = gymnasium.Env[Any, Any]
 AnyEnv = Any  # gymnasium.Env | gymnasium.vector.VectorEnv; the latter is generic in three unrelated ways.
@@ -678,3 +678,32 @@ class DeepBQRL(Model):
     """
 
     algo = "deep-bqrl"
+
+
+class QRDQN(Model):
+    """QR-DQN, risk-neutral: quantile regression with one network and ε-greedy exploration. It serves every level alike.
+
+    Besides the arguments of `Model`, the settings of its preset:
+
+    Args:
+        n_quantiles: K ≥ 1.
+        hidden: widths of the hidden layers.
+        kappa: κ > 0 of the Huber loss.
+        zeta: ζ in (0, 1], the rate of the soft update.
+        epsilon_0: in [0, 1], exploration at first …
+        epsilon_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        output_scale: ≥ 0, a factor on the initial output weights.
+        output_bias: the initial output bias, in units of reward_scale.
+        learning_rate: > 0, in the end …
+        learning_rate_extra: ≥ 0, … plus this much at first …
+        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        batch_size: ≥ 1.
+        replay_capacity: ≥ batch_size, transitions.
+        learning_starts: transitions before the first update.
+        updates_per_step: minibatches per step of the environment.
+        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
+        reward_scale: ≥ 0; 0 takes the largest |reward| of reward_bounds, or 1.
+        kernels: "auto", or the instructions to compute with.
+    """
+
+    algo = "qr-dqn"

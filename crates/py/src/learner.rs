@@ -211,6 +211,7 @@ impl Learner {
             let mut parts: Vec<(&str, &[u8])> =
                 files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
             parts.push(("model.json", &json));
+            std::fs::create_dir_all(&path)?;
             CheckpointStore::open(&path).save(self.timesteps, &parts)?;
             atomic::write(&path.join("weights.safetensors"), &self.agent.weights())?;
             Ok(())
@@ -473,12 +474,6 @@ impl Learner {
                 ours.n_actions == environment.n_actions,
                 ours.n_actions.to_string(),
                 environment.n_actions.to_string(),
-            ),
-            (
-                "horizon",
-                ours.horizon == environment.horizon,
-                ours.horizon.to_string(),
-                environment.horizon.to_string(),
             ),
         ] {
             if !same {
