@@ -6,6 +6,20 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "Learner",
+    "PlannedPolicy",
+    "Problem",
+    "Recorder",
+    "Simulator",
+    "__version__",
+    "algos",
+    "plan",
+    "preset",
+    "problems",
+    "summary",
+]
+
 __version__: str
 
 _Floats = NDArray[np.float64]

@@ -150,7 +150,7 @@ _LEVEL_KEYS = {
 def _level(
     found: dict[str, Any], policy: _bqrl.PlannedPolicy, law: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> PlannedLevel:
-    best = found.get("best_quantile")
+    best: Any = found.get("best_quantile")
     buffered = {key: value for key, value in found.items() if key not in _LEVEL_KEYS}
     return PlannedLevel(
         risk_level=found["tau"],
@@ -218,15 +218,16 @@ def _from_env(
             raise ValueError(f"{name} does not say where episodes start: give start=")
     if discount is None:
         discount = own.discount if isinstance(own, _bqrl.Problem) else 1.0
-    n_states = 1 + max(max(table), max(int(o[1]) for actions in table.values() for os_ in actions.values() for o in os_))
-    n_actions = 1 + max(action for actions in table.values() for action in actions)
     rows = [
         (s, a, p, after, r, ends)
         for s, actions in table.items()
         for a, outcomes in actions.items()
         for p, after, r, ends in outcomes
     ]
+    if not rows:
+        raise ValueError(f"{name} has an empty table")
     columns = [list(column) for column in zip(*rows, strict=True)]
+    n_states, n_actions = 1 + max(*columns[0], *columns[3]), 1 + max(columns[1])
     return _rows(name, n_states, n_actions, columns, start, horizon, discount)
 
 
@@ -264,14 +265,19 @@ def _rows(
     discount: float,
 ) -> _bqrl.Problem:
     s, a, p, after, r, ends = columns
-    whole = lambda values: np.ascontiguousarray(values, np.int64)  # noqa: E731
-    real = lambda values: np.ascontiguousarray(values, np.float64)  # noqa: E731
-    rows = (whole(s), whole(a), real(p), whole(after), real(r), np.ascontiguousarray(ends, np.bool_))
+    rows = (
+        np.ascontiguousarray(s, np.int64),
+        np.ascontiguousarray(a, np.int64),
+        np.ascontiguousarray(p, np.float64),
+        np.ascontiguousarray(after, np.int64),
+        np.ascontiguousarray(r, np.float64),
+        np.ascontiguousarray(ends, np.bool_),
+    )
     if np.ndim(start) == 0:
         first = [(int(start), 1.0)]  # type: ignore[arg-type]
     else:
         shares = np.asarray(start, np.float64)
         first = [(int(state), float(shares[state])) for state in np.flatnonzero(shares)]
     if any(state < 0 for state, _ in first):
-        raise ValueError(f"start must be a state, got {start}")
+        raise ValueError(f"start must be a state, got {start!r}")
     return _bqrl.Problem.from_rows(name, n_states, n_actions, rows, first, int(horizon), float(discount))

@@ -95,11 +95,11 @@ def to_json(space: Space) -> Any:
     if isinstance(space, spaces.Discrete):
         return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.Box):
-        bound = lambda values: [repr(float(v)) for v in values.ravel()]  # noqa: E731
+        # As text: JSON has no infinity.
         return {
             "kind": "Box",
-            "low": bound(space.low),
-            "high": bound(space.high),
+            "low": [repr(float(v)) for v in space.low.ravel()],
+            "high": [repr(float(v)) for v in space.high.ravel()],
             "shape": list(space.shape),
             "dtype": str(space.dtype),
         }
@@ -120,8 +120,9 @@ def from_json(value: Any) -> Space:
     if kind == "Discrete":
         return spaces.Discrete(value["n"], start=value["start"])
     if kind == "Box":
-        bound = lambda values: np.array([float(v) for v in values], value["dtype"]).reshape(value["shape"])  # noqa: E731
-        return spaces.Box(bound(value["low"]), bound(value["high"]), tuple(value["shape"]), np.dtype(value["dtype"]).type)
+        dtype, shape = np.dtype(value["dtype"]), tuple(value["shape"])
+        low, high = (np.array([float(v) for v in value[end]], dtype).reshape(shape) for end in ("low", "high"))
+        return spaces.Box(low, high, shape, dtype.type)
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(np.array(value["nvec"]), start=np.array(value["start"]))
     if kind == "MultiBinary":

@@ -260,16 +260,17 @@ class Model:
 
     def _learn_vector(self, env: VectorEnv[Any, Any, Any], watch: _Watch) -> None:
         core, n = self._core, env.num_envs
-        read = self._read or (lambda observation: observation)
+        read = self._read if self._read is not None else _as_it_is
         mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-        rows = lambda batch: _spaces.rows(self.observation_space, batch, n)  # noqa: E731
-        batch, _ = env.reset(seed=[core.next_seed() for _ in range(n)])
-        actions = np.array([core.begin(i, read(seen)) for i, seen in enumerate(rows(batch))], np.int64)
+        space = self.observation_space
+        reset: Any = env.reset  # Its seed may be a list, which its annotation leaves out.
+        batch, _ = reset(seed=[core.next_seed() for _ in range(n)])
+        actions = np.array([core.begin(i, read(seen)) for i, seen in enumerate(_spaces.rows(space, batch, n))], np.int64)
         resets_next = np.zeros(n, bool)
         while True:
             batch, rewards, terminated, truncated, infos = env.step(actions + self._action_start)
             over = np.zeros(n, bool)
-            for i, seen in enumerate(rows(batch)):
+            for i, seen in enumerate(_spaces.rows(space, batch, n)):
                 if resets_next[i]:
                     # This step only reset the environment: there was no decision, and nothing to learn.
                     actions[i] = core.begin(i, read(seen))
@@ -299,8 +300,8 @@ class Model:
                 resets_next = over
             elif mode == AutoresetMode.DISABLED and over.any():
                 seeds = [core.next_seed() if ended else None for ended in over]
-                batch, _ = env.reset(seed=seeds, options={"reset_mask": over})  # type: ignore[arg-type]
-                for i, seen in enumerate(rows(batch)):
+                batch, _ = reset(seed=seeds, options={"reset_mask": over})
+                for i, seen in enumerate(_spaces.rows(space, batch, n)):
                     if over[i]:
                         actions[i] = core.begin(i, read(seen))
 
@@ -555,6 +556,10 @@ class _Watch:
                 self._point()
                 self.model._logs[self.log_dir or ""] = list(self.recorder.sync())
                 self.recorder.close()
+
+
+def _as_it_is(observation: Any) -> Any:
+    return observation
 
 
 def _subclasses(kind: type[Model]) -> list[type[Model]]:

@@ -17,7 +17,7 @@ from . import _bqrl
 __all__ = ["ObserveReward", "TabularEnv", "register"]
 
 
-class TabularEnv(gymnasium.Env[int, int]):
+class TabularEnv(gymnasium.Env[Any, Any]):
     """A table that is played by sampling it: the very table that planning and exact evaluation integrate.
 
     Args:

@@ -100,6 +100,7 @@ struct Saved {
 }
 
 /// One environment's episode.
+#[allow(clippy::struct_field_names)] // The name that run files have.
 struct Episode {
     stage: usize,
     collected: f64,
@@ -126,6 +127,9 @@ pub struct Learner {
     #[pyo3(get, set)]
     extra: String,
 }
+
+/// Actions and the state after them.
+type Predicted<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>);
 
 /// How a step went, before Python hears of it.
 enum Stepped {
@@ -319,7 +323,7 @@ impl Learner {
         level: (f64, f64),
         deterministic: bool,
         draws: Option<PyReadonlyArray1<'py, f64>>,
-    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>)> {
+    ) -> PyResult<Predicted<'py>> {
         let n = observations.len();
         let rows = |what, len: usize| {
             if len == n { Ok(()) } else { Err(value_error(format!("{what} has {len} rows, want {n}"))) }

@@ -53,19 +53,18 @@ impl Format {
 
     fn read_dense(&self, seen: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
         let py = seen.py();
-        let seen = match seen.cast::<PyUntypedArray>() {
-            Ok(array) => array.clone(),
+        let seen = if let Ok(array) = seen.cast::<PyUntypedArray>() {
+            array.clone()
+        } else {
             // Lists, scalars, whatever NumPy can make an array of.
-            Err(_) => {
-                let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (seen,))?;
-                array.cast_into::<PyUntypedArray>()?
-            }
+            let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (seen,))?;
+            array.cast_into::<PyUntypedArray>()?
         };
         if seen.shape() != self.shape {
             let (want, got) = (&self.shape, seen.shape());
             return Err(PyValueError::new_err(format!("want an observation of shape {want:?}, got {got:?}")));
         }
-        let values = if let Some(values) = numbers::<f32>(&seen, |x| x) {
+        let mut values = if let Some(values) = numbers::<f32>(&seen, |x| x) {
             values
         } else if let Some(values) = numbers::<f64>(&seen, |x| x as f32) {
             values
@@ -82,9 +81,10 @@ impl Format {
             let single = seen.as_any().call_method1(intern!(py, "astype"), (intern!(py, "float32"),))?;
             numbers::<f32>(&single.cast_into::<PyUntypedArray>()?, |x| x).expect("just converted")
         };
-        let mut values = values;
         if self.divisor != 1.0 {
-            values.iter_mut().for_each(|x| *x /= self.divisor);
+            for x in &mut values {
+                *x /= self.divisor;
+            }
         }
         match values.iter().position(|x| !x.is_finite()) {
             None => Ok(values),

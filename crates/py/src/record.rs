@@ -82,23 +82,20 @@ impl Recorder {
     fn new(path: PathBuf, name: &str, now: f64, positions: Option<(u64, u64, u64, f64)>) -> PyResult<Self> {
         std::fs::create_dir_all(&path)?;
         let (episodes, monitor) = files(&path);
-        let (logs, start) = match positions {
-            Some((at, monitor_at, events_at, start)) => {
-                let logs = Logs {
-                    episodes: AppendLog::resume(&episodes, at)?,
-                    monitor: AppendLog::resume(&monitor, monitor_at)?,
-                    events: EventWriter::resume(&path, events_at)?,
-                };
-                (logs, start)
-            }
-            None => {
-                let logs = Logs {
-                    episodes: AppendLog::create(&episodes, EPISODES_HEADER)?,
-                    monitor: monitor::create(&monitor, now, name)?,
-                    events: EventWriter::create(&path, now)?,
-                };
-                (logs, now)
-            }
+        let (logs, start) = if let Some((at, monitor_at, events_at, start)) = positions {
+            let logs = Logs {
+                episodes: AppendLog::resume(&episodes, at)?,
+                monitor: AppendLog::resume(&monitor, monitor_at)?,
+                events: EventWriter::resume(&path, events_at)?,
+            };
+            (logs, start)
+        } else {
+            let logs = Logs {
+                episodes: AppendLog::create(&episodes, EPISODES_HEADER)?,
+                monitor: monitor::create(&monitor, now, name)?,
+                events: EventWriter::create(&path, now)?,
+            };
+            (logs, now)
         };
         Ok(Self { logs: Some(logs), start, recent: VecDeque::new() })
     }
