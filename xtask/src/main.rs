@@ -153,7 +153,8 @@ fn bench_peers() -> Result<(), String> {
     let target = target()?;
     let python = virtual_environment("peers", false)?;
     let packages = ["torch", "jax", "numpy", "safetensors", "gymnasium", "stable-baselines3", "sb3-contrib"];
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+    install(&python, &packages, &[])?;
+    install(&python, &["."], &["--force-reinstall", "--no-deps"])?;
     cargo(&["build", "--release", "--locked", "--package", "bqrl-cli"])?;
     cargo(&["build", "--release", "--locked", "--package", "bqrl-nn", "--examples"])?;
     let script = root().join("xtask/peers/bench_peers.py");
