@@ -120,14 +120,14 @@ def plan(
         refine: at most this many passes per level to spend a policy's slack on its mean (12, fewer on large problems).
         passes: at most this many passes per level to close the buffered certificate (200, fewer on large problems).
     """
-    levels = [risk_level] if isinstance(risk_level, (int, float)) else list(risk_level)
-    betas = [] if beta is None else [beta] if isinstance(beta, (int, float)) else list(beta)
+    levels = np.atleast_1d(np.asarray(risk_level, np.float64)).tolist()
+    betas = [] if beta is None else np.atleast_1d(np.asarray(beta, np.float64)).tolist()
     if len(betas) > 1 and len(betas) != len(levels):
         raise ValueError(f"beta takes one value, or one per level: got {len(betas)} for {len(levels)} levels")
     if not levels:
         raise ValueError("risk_level must name at least one level")
     table = as_problem(problem, rewards, horizon=horizon, start=start, discount=discount, **parameters)
-    wanted = [(float(tau), float(betas[min(i, len(betas) - 1)]) if betas else None) for i, tau in enumerate(levels)]
+    wanted = [(tau, betas[min(i, len(betas) - 1)] if betas else None) for i, tau in enumerate(levels)]
     report, policies, laws, note = _bqrl.plan(table, wanted, grid, refine, passes)
     if note is not None:
         warnings.warn(f"{note}; bounds follow (grid= changes it)", stacklevel=2)

@@ -40,7 +40,6 @@ _ELSEWHERE = {
     "tensorboard_log": "learn(log_dir=…)",
     "device": "there is only the processor",
     "discount": "gamma",
-    "beta_level": "beta",
 }
 
 
@@ -576,7 +575,7 @@ def _unknown(name: str, key: str, known: dict[str, Any]) -> str:
 
 
 def _floats(value: float | Sequence[float]) -> list[float]:
-    return [float(value)] if isinstance(value, (int, float, np.number)) else [float(one) for one in value]
+    return np.atleast_1d(np.asarray(value, np.float64)).tolist()  # type: ignore[no-any-return]
 
 
 def _made(env: AnyEnv) -> AnyEnv:

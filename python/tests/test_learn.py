@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 
 import gymnasium
 import numpy as np
@@ -232,7 +231,5 @@ def test_steps_and_episodes_are_counted_exactly():
     model = bqrl.DeepBQRL("CartPole-v1", **SMALL)
     assert model.learn(33).num_timesteps == 33
     assert model.learn(total_timesteps=1).num_timesteps == 34
-    assert model.learn(total_episodes=3).num_episodes - 0 >= 3
-    start = time.monotonic()
-    model.learn(total_timesteps=100)
-    assert time.monotonic() - start < 60
+    episodes = model.num_episodes
+    assert model.learn(total_episodes=3).num_episodes == episodes + 3
