@@ -43,4 +43,4 @@ def test_a_plain_environment_works_with_a_warning():
 def test_monitor_files_are_read(tmp_path):
     bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8]).learn(total_episodes=12, log_dir=tmp_path)
     frame = load_results(str(tmp_path))
-    assert len(frame) == 12 and list(frame.columns[:3]) == ["r", "l", "t"]
+    assert len(frame) == 12 and {"r", "l", "t"} <= set(frame.columns)
