@@ -395,6 +395,8 @@ class Model:
     ) -> Evaluation:
         """What the policy is worth at a level: exactly on a `bqrl/…` environment, elsewhere by playing.
 
+        Returns are discounted by the model's gamma, which is what it learned to maximise; with gamma = 1 they are plain sums.
+
         Args:
             env: where to play; by default the environment that it learns in.
             episodes: ≥ 1, when it has to be played.
