@@ -208,8 +208,8 @@ class Model:
             callback: a `bqrl.Callback`, a function of (model, episode) that is called after every episode and stops the
                 training by returning False, or a list of these.
             log_interval: episodes between points of the curves in `log_dir`, ≥ 1.
-            total_episodes: episodes instead of steps, ≥ 1. A model that is saved after whole episodes goes on bit for
-                bit when it is loaded.
+            total_episodes: episodes instead of steps, ≥ 1. In a single environment, a model that is saved after whole
+                episodes goes on bit for bit when it is loaded.
             log_dir: where to write episodes.csv, monitor.csv and TensorBoard events.
             progress_bar: shows progress on standard error.
         """
@@ -441,7 +441,8 @@ class Model:
         """Writes everything that `load` needs to go on, as a directory of safetensors and JSON; never pickle.
 
         It is there whole or not at all, and the save before it is kept. Between episodes (after `learn(total_episodes=…)`,
-        in `on_episode_end`) learning goes on from it bit for bit; in the middle of an episode, with a new episode.
+        in `on_episode_end`) learning goes on from it bit for bit in a single environment; in the middle of an episode, with
+        a new episode.
         `weights.safetensors` in it is for other tools.
         """
         extra = json.loads(self._core.extra)
