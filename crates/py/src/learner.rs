@@ -71,12 +71,10 @@ struct Described {
 impl Described {
     fn spec(&self) -> EnvSpec {
         EnvSpec {
-            name: self.name.clone(),
-            observations: self.observations.space(),
-            n_actions: self.n_actions,
-            horizon: self.horizon,
             horizon_is_task: self.horizon_is_task,
             reward_bounds: self.reward_bounds,
+            discount: self.gamma,
+            ..EnvSpec::new(&self.name, self.observations.space(), self.n_actions, self.horizon)
         }
     }
 }
