@@ -404,6 +404,83 @@ def compare_whole_runs(binaries, rounds, core):
     print(f"  bqrl deep-bqrl  {ours:>10.0f}\n  SB3 QR-DQN      {theirs:>10.0f}{ours / theirs:>19.1f}×\n", flush=True)
 
 
+# One network of two layers of 64, 50 quantiles, batch 64, one update per step, from the hundredth step on.
+CART_POLE = {"batch_size": 64, "learning_starts": 100, "gamma": 0.99, "seed": 1}
+
+
+def cart_pole_ours(steps=20_000):
+    """Steps per second of `bqrl.QRDQN(…).learn` on CartPole-v1, the environment included."""
+    import bqrl
+
+    model = bqrl.QRDQN("CartPole-v1", hidden=[64, 64], n_quantiles=50, updates_per_step=1, **CART_POLE)
+    model.learn(500)
+    start = time.perf_counter()
+    model.learn(steps)
+    seconds = time.perf_counter() - start
+    assert model.num_updates == 500 + steps - 99, "one update per step"
+    print(steps / seconds)
+
+
+def cart_pole_theirs(steps=2000):
+    """The same of SB3-contrib's QR-DQN."""
+    import torch
+    from sb3_contrib import QRDQN
+
+    torch.set_num_threads(1)
+    policy = {"net_arch": [64, 64], "n_quantiles": 50}
+    how = {"train_freq": 1, "gradient_steps": 1, "tau": 0.01, "target_update_interval": 1, "device": "cpu"}
+    model = QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs=policy, **how, **CART_POLE)
+    model.learn(500)
+    start = time.perf_counter()
+    model.learn(steps, reset_num_timesteps=False)
+    print(steps / (time.perf_counter() - start))
+
+
+def bridge(steps=200_000):
+    """Microseconds a step that `learn` adds to an environment that does nothing and an agent that hardly does more.
+
+    The agent's own share, one forward pass of a network with one hidden unit and the replay's memory, is in it.
+    """
+    import bqrl
+    import gymnasium
+    import numpy as np
+
+    class Nothing(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+        result = np.zeros(4, np.float32), 0.0, False, False, {}
+
+        def reset(self, **_):
+            return np.zeros(4, np.float32), {}
+
+        def step(self, action):
+            return self.result
+
+    env = Nothing()
+    model = bqrl.QRDQN(env, horizon=1000, hidden=[1], n_quantiles=1, learning_starts=1 << 40, epsilon_0=0.0)
+    model.learn(1000)
+    start = time.perf_counter()
+    for _ in range(steps):
+        env.step(0)
+    alone = time.perf_counter() - start
+    start = time.perf_counter()
+    model.learn(steps)
+    print(1e6 * (time.perf_counter() - start - alone) / steps)
+
+
+def compare_python(rounds, core):
+    """The Python package beside SB3-contrib's QR-DQN on CartPole-v1, and what the bridge costs."""
+    sides = {"--cart-pole-ours": [], "--cart-pole-theirs": [], "--bridge": []}
+    for _ in range(rounds):
+        for side, values in sides.items():
+            command = ["taskset", "-c", str(core), sys.executable, __file__, side]
+            values.append(float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    ours, theirs, cost = map(statistics.median, sides.values())
+    print("CartPole-v1 through Python, equal network, batch and updates, environment steps/s")
+    print(f"  bqrl.QRDQN      {ours:>10.0f}\n  SB3 QR-DQN      {theirs:>10.0f}{ours / theirs:>19.1f}×, bar 10")
+    print(f"  bridge, a step  {cost:>10.2f} µs, bar 2\n", flush=True)
+
+
 def compare(shape, binaries, rounds, core):
     """Checks the peers on one shape, then measures all sides in turns. Medians: {side: (steps/s, act µs)}, fraction."""
     environment = os.environ | {
@@ -463,8 +540,9 @@ def main():
     args = parser.parse_args()
     core = max(os.sched_getaffinity(0))
     check_weights(args.binaries)
+    compare_python(args.rounds, core)
     compare_whole_runs(args.binaries, args.rounds, core)
-    for shape in args.shapes.split(","):
+    for shape in filter(None, args.shapes.split(",")):
         median, fraction = compare(shape, args.binaries, args.rounds, core)
         ours = median["bqrl"][0]
         print(f"\n{shape:<18}{'steps/s':>10}{'act µs':>10}{'bqrl is faster by':>20}")
@@ -484,5 +562,11 @@ if __name__ == "__main__":
             worker(*arguments)
         case ["--qr-dqn"]:
             qr_dqn()
+        case ["--cart-pole-ours"]:
+            cart_pole_ours()
+        case ["--cart-pole-theirs"]:
+            cart_pole_theirs()
+        case ["--bridge"]:
+            bridge()
         case _:
             main()

@@ -1,7 +1,8 @@
 //! The project's own tasks.
 //!
 //! `cargo xtask test` runs everything that is tested, in the order in which failures are cheapest to find; it is what
-//! CI runs. `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
+//! CI runs. `cargo xtask test-python` is its Python part alone. `cargo xtask test-clients` tries the Python package with
+//! PyTorch, Stable-Baselines3 and others; it downloads several gigabytes. `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
 
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Which of our crates each may use: every crate only those to its left in the house.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("bqrl-math", &[]),
     ("bqrl-mdp", &["bqrl-math"]),
     ("bqrl-nn", &["bqrl-math"]),
@@ -34,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("bqrl-lab", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-runs"]),
     ("bqrl-report", &["bqrl-math", "bqrl-runs"]),
     ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
+    ("bqrl-py", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
     ("xtask", &[]),
 ];
 
@@ -41,10 +43,12 @@ fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
     let result = match task.as_str() {
         "test" => test(),
+        "test-python" => test_python(),
+        "test-clients" => test_clients(),
         "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"])
             .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"])),
         "bench-peers" => bench_peers(),
-        _ => Err("usage: cargo xtask test | bench | bench-peers [--shapes s,m,l,x] [--rounds N]".to_owned()),
+        _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N]".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,21 +66,95 @@ fn test() -> Result<(), String> {
     // Doc tests included; the command line tests run the binary itself.
     cargo(&["test", "--workspace", "--locked"])?;
     cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"])?;
+    test_python()?;
     println!("everything passed");
     Ok(())
 }
 
+/// The package as a user installs it, in a fresh virtual environment: types, stubs, tests, the tutorial.
+fn test_python() -> Result<(), String> {
+    let python = virtual_environment("python-test", true)?;
+    // Built like the tests of the crates, which share most of the work.
+    cargo(&["build", "--locked", "--package", "bqrl-cli"])?;
+    install(&python, &[".[test]", "tensorboard", "optuna"], &["--config-settings=build-args=--profile=dev"])?;
+    let large = [
+        "--ignore=clients/test_rliable.py",
+        "--ignore=clients/test_sb3.py",
+        "--ignore=clients/test_torch.py",
+    ];
+    pytest(&python, &large)?;
+    run(Command::new(&python).args(["-m", "mypy", "python/bqrl"]).current_dir(root()))?;
+    run(Command::new(&python).args(["-m", "mypy.stubtest", "bqrl"]).current_dir(root()))
+}
+
+/// Everything that needs large installations, in an environment that is kept.
+fn test_clients() -> Result<(), String> {
+    let python = virtual_environment("python-clients", false)?;
+    cargo(&["build", "--locked", "--package", "bqrl-cli"])?;
+    let clients =
+        ["torch", "stable-baselines3", "sb3-contrib", "safetensors", "rliable", "tensorboard", "optuna"];
+    install(&python, &clients, &[])?;
+    install(&python, &[".[test]"], &["--force-reinstall", "--no-deps"])?;
+    install(&python, &[".[test]"], &[])?;
+    pytest(&python, &[])
+}
+
+/// The interpreter of a virtual environment in the target directory, made anew if it is not there or not to be kept.
+fn virtual_environment(name: &str, fresh: bool) -> Result<PathBuf, String> {
+    let directory = target()?.join(name);
+    let python = directory.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    if fresh || !python.exists() {
+        let base = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
+        run(Command::new(&base).args(["-m", "venv", "--clear"]).arg(&directory)).map_err(|error| {
+            format!(
+                "{error}; the Python package is tested with Python 3.10 or later and its venv module \
+                 (Debian and Ubuntu: apt-get install python3-venv); PYTHON names another interpreter"
+            )
+        })?;
+    }
+    Ok(python)
+}
+
+fn install(python: &Path, what: &[&str], how: &[&str]) -> Result<(), String> {
+    println!("\n$ pip install {}", what.join(" "));
+    let constraints = root().join("python/tests/constraints.txt");
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint"];
+    let mut command = Command::new(python);
+    command.args(pip).arg(constraints).args(how).args(what).current_dir(root());
+    // Cargo's own variables describe xtask, not what is built here.
+    run(command.env("CARGO_TARGET_DIR", target()?).env_remove("CARGO_MANIFEST_DIR"))
+}
+
+fn pytest(python: &Path, how: &[&str]) -> Result<(), String> {
+    println!("\n$ python -m pytest {}", how.join(" "));
+    let binary = target()?.join("debug").join(format!("bqrl{}", std::env::consts::EXE_SUFFIX));
+    // Not from the root: there, `python/bqrl` could hide what was installed.
+    let mut command = Command::new(python);
+    command.args([
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        "../../pyproject.toml",
+        "--rootdir=../..",
+        "-p",
+        "no:cacheprovider",
+        ".",
+    ]);
+    run(command.args(how).current_dir(root().join("python/tests")).env("BQRL_BIN", binary))
+}
+
+fn target() -> Result<PathBuf, String> {
+    Ok(PathBuf::from(metadata()?["target_directory"].as_str().expect("cargo has a target directory")))
+}
+
 /// Both sides in one run; whatever follows the task's name goes to the script.
 fn bench_peers() -> Result<(), String> {
-    let target =
-        PathBuf::from(metadata()?["target_directory"].as_str().expect("cargo has a target directory"));
-    let environment = target.join("peers");
-    let python = environment.join("bin/python");
-    if !python.exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-    }
+    let target = target()?;
+    let python = virtual_environment("peers", false)?;
     let packages = ["torch", "jax", "numpy", "safetensors", "gymnasium", "stable-baselines3", "sb3-contrib"];
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+    install(&python, &packages, &[])?;
+    install(&python, &["."], &["--force-reinstall", "--no-deps"])?;
     cargo(&["build", "--release", "--locked", "--package", "bqrl-cli"])?;
     cargo(&["build", "--release", "--locked", "--package", "bqrl-nn", "--examples"])?;
     let script = root().join("xtask/peers/bench_peers.py");

@@ -96,8 +96,8 @@ pub struct Prediction {
     pub value: f64,
 }
 
-/// A learner.
-pub trait Agent {
+/// A learner. It may move to another thread, and be asked what it would do by several at once.
+pub trait Agent: Send + Sync {
     /// Called before episode t = 0, 1, ….
     fn begin_episode(&mut self, episode: usize);
     /// The behaviour policy, exploration included.

@@ -4,32 +4,22 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use bqrl_lab::plan::{Answer, Certificate, DEFAULT_GRID, Report, Request, Solved, solve};
 use bqrl_math::buffer::{Buffer, check_tau};
-use bqrl_mdp::evaluate::Evaluation;
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::conditional::{self, ConditionalGreedy};
 use bqrl_mdp::plan::export::write_policies;
-use bqrl_mdp::plan::{BufferedPlan, PlannedPolicy, Planner, QuantilePlan};
-use bqrl_mdp::returns::Rounding;
+use bqrl_mdp::plan::{PlannedPolicy, Planner};
+use bqrl_mdp::returns::TooManyReturns;
 use bqrl_mdp::trajectory::AugmentedInput;
 use bqrl_report::figure::Figure;
 use bqrl_report::law_plot::{self, LawPanel, LawPlot};
 use bqrl_report::policy_map::{self, Panel, PolicyMap};
 use bqrl_runs::atomic;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::problem::{self, ProblemFlags};
 use crate::text::{self, number, table};
-
-/// Values of the return when rewards must be rounded and no `--grid` was given.
-const DEFAULT_GRID: usize = 20_000;
-/// Updates of the backward pass that may be spent, over all levels, on policies with a better mean and on closing
-/// buffered certificates: a few seconds on one core, ten where memory is the limit. Small problems never get near it.
-const REFINE_UPDATES: u64 = 10_000_000_000;
-/// The paper's rule is shown while the laws that it compares stay this small.
-const RULE_ATOMS: usize = 20_000;
 
 /// Flags of `bqrl plan`.
 #[derive(clap::Args)]
@@ -79,80 +69,6 @@ pub struct PlanArgs {
     /// No progress and no notes on standard error
     #[arg(long)]
     quiet: bool,
-}
-
-/// `--json`: what users and scripts rely on.
-#[derive(Serialize)]
-struct Report {
-    problem: String,
-    states: usize,
-    actions: usize,
-    horizon: usize,
-    exact: bool,
-    /// Values on the grid of returns.
-    returns: usize,
-    max_mean: f64,
-    taus: Vec<Level>,
-}
-
-#[derive(Serialize)]
-struct Level {
-    tau: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    best_quantile: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    best_quantile_lower: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    best_quantile_upper: Option<f64>,
-    probability_at_least: f64,
-    policy_mean: f64,
-    risk_neutral_quantile: f64,
-    certificate: Certificate,
-    #[serde(flatten)]
-    buffered: Option<Buffered>,
-}
-
-/// Why no policy does better: the least P(R < Q*) is below τ, the least P(R < next return) is not.
-#[derive(Serialize)]
-struct Certificate {
-    least_probability_below: f64,
-    next_return: Option<f64>,
-    least_probability_below_next: Option<f64>,
-}
-
-#[derive(Serialize)]
-#[allow(clippy::struct_field_names)] // The names are the interface; the fields are flattened into their level.
-struct Buffered {
-    beta: f64,
-    buffered_upper: f64,
-    buffered_mixture: f64,
-    buffered_lower: f64,
-    buffered_policy_quantile: f64,
-    buffered_policy_mean: f64,
-    /// Probability of the safer policy, where tossing a coin between two helps.
-    mixture_weight: Option<f64>,
-    /// What the paper's own rule attains; null when its laws are too large to keep.
-    paper_rule_quantile: Option<f64>,
-    paper_rule_buffered: Option<f64>,
-}
-
-/// One level, solved.
-struct Solved {
-    plan: QuantilePlan,
-    /// Q*_τ's upper bound, when rewards were rounded.
-    upper: Option<f64>,
-    buffered: Option<(BufferedPlan, Option<ConditionalGreedy>)>,
-}
-
-impl Solved {
-    /// The policy to show and to write: of the objective that was asked for.
-    fn policy(&self) -> &PlannedPolicy {
-        self.buffered.as_ref().map_or(&self.plan.policy, |(plan, _)| &plan.policy)
-    }
-
-    fn evaluation(&self) -> &Evaluation {
-        self.buffered.as_ref().map_or(&self.plan.evaluation, |(plan, _)| &plan.evaluation)
-    }
 }
 
 /// Plans, writes what was asked for, and returns what to print.
@@ -229,117 +145,31 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
         bar.set_message(format!("planning: pass {pass}, stage {stages} of {horizon}"));
         bar.tick();
     };
-    let (planner, above) = planners(args, problem, &progress)?;
-    // One pass has been made; it tells what the next ones cost.
-    let affordable = (REFINE_UPDATES / planner.cost().1.max(1) / levels.len() as u64) as usize;
-    let refine = args.refine.unwrap_or(affordable.min(12));
-    let passes = args.passes.unwrap_or(affordable.clamp(12, 200));
-    let solved: Vec<Solved> = levels
-        .iter()
-        .map(|&(tau, buffer)| Solved {
-            plan: planner.quantile_policy(tau, refine),
-            upper: above.as_ref().map(|above| above.best_quantile(tau).value),
-            buffered: buffer.map(|buffer| {
-                let mut plan = planner.buffered(buffer, passes);
-                if let Some(above) = &above {
-                    let bounds = above.buffered(buffer, passes);
-                    (plan.upper, plan.mixture_upper) = (bounds.upper, bounds.mixture_upper);
-                }
-                (plan, conditional::greedy(&problem.model, buffer, RULE_ATOMS))
-            }),
-        })
-        .collect();
+    let note = |error: &TooManyReturns| {
+        if !args.quiet {
+            eprintln!("note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)");
+        }
+    };
+    let request = Request {
+        levels: levels.to_vec(),
+        grid: args.grid.map(|grid| grid as usize),
+        refine: args.refine,
+        passes: args.passes,
+    };
+    let answer = solve(problem, &request, &progress, &note).map_err(|error| {
+        let hint = format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds");
+        Failure::usage(error).hint(hint)
+    })?;
     bar.finish_and_clear();
 
+    let report = answer.report(problem);
+    let Answer { planner, solved } = answer;
     write_files(args, problem, &planner, levels, &solved)?;
-    let report = report(problem, &planner, levels, &solved);
     if args.json {
         let json = serde_json::to_string(&report).expect("plain numbers and text serialise");
         return Ok(json + "\n");
     }
     Ok(human(&report, problem, &planner, &solved))
-}
-
-type Bounds<'a> = (Planner<'a>, Option<Planner<'a>>);
-
-/// The exact planner, or the pair whose values enclose the exact ones.
-fn planners<'a>(
-    args: &PlanArgs,
-    problem: &Problem,
-    progress: &'a (dyn Fn(u64, usize, usize) + Sync),
-) -> Result<Bounds<'a>, Failure> {
-    let model = &problem.model;
-    let grid = match args.grid {
-        Some(grid) => grid as usize,
-        None => match Planner::exact(model, progress) {
-            Ok(planner) => return Ok((planner, None)),
-            // Whoever discounts expects returns without end; bounds are the answer, not an error.
-            Err(error) if model.discount() < 1.0 => {
-                if !args.quiet {
-                    eprintln!(
-                        "note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)"
-                    );
-                }
-                DEFAULT_GRID
-            }
-            Err(error) => {
-                let hint =
-                    format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds");
-                return Err(Failure::usage(error).hint(hint));
-            }
-        },
-    };
-    let round = |rounding| Planner::rounded(model, grid, rounding, progress);
-    Ok((round(Rounding::Down), Some(round(Rounding::Up))))
-}
-
-fn report(
-    problem: &Problem,
-    planner: &Planner,
-    levels: &[(f64, Option<Buffer>)],
-    solved: &[Solved],
-) -> Report {
-    let level = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
-        let best = solved.plan.best;
-        let exact = planner.is_exact();
-        // Rounding at every stage can carry a bound past what is possible at all.
-        let (low, high) = planner.range();
-        Level {
-            tau,
-            best_quantile: exact.then_some(best.value),
-            best_quantile_lower: (!exact).then_some(best.value.max(low)),
-            best_quantile_upper: solved.upper.map(|upper| upper.min(high)),
-            probability_at_least: solved.plan.probability_at_least,
-            policy_mean: solved.plan.evaluation.mean,
-            risk_neutral_quantile: planner.mean_evaluation().law.quantile(tau),
-            certificate: Certificate {
-                least_probability_below: best.least_below,
-                next_return: best.next.map(|(value, _)| value),
-                least_probability_below_next: best.next.map(|(_, probability)| probability),
-            },
-            buffered: solved.buffered.as_ref().map(|(plan, rule)| Buffered {
-                beta: plan.buffer.beta(),
-                buffered_upper: plan.upper.min(high),
-                buffered_mixture: plan.mixture_upper.min(high),
-                buffered_lower: plan.lower.max(low),
-                buffered_policy_quantile: plan.evaluation.law.quantile(tau),
-                buffered_policy_mean: plan.evaluation.mean,
-                mixture_weight: plan.mixture.as_ref().map(|mixture| mixture.weight),
-                paper_rule_quantile: rule.as_ref().map(|rule| rule.law.quantile(tau)),
-                paper_rule_buffered: rule.as_ref().map(|rule| rule.law.buffered_quantile(&plan.buffer)),
-            }),
-        }
-    };
-    Report {
-        problem: problem.name.clone(),
-        states: problem.model.n_states(),
-        actions: problem.model.n_actions(),
-        horizon: problem.model.horizon(),
-        exact: planner.is_exact(),
-        returns: planner.n_returns(),
-        max_mean: planner.max_mean(),
-        taus: levels.iter().zip(solved).map(level).collect(),
-    }
 }
 
 fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved]) -> String {

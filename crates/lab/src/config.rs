@@ -228,6 +228,11 @@ impl Layers {
         Ok(Self(parse(algo.preset, algo.name)?))
     }
 
+    /// The keys and values of a section.
+    pub fn section(&self, name: &str) -> Option<&Table> {
+        self.0.get(name)?.as_table()
+    }
+
     /// A configuration that was written down in full.
     pub fn written(text: &str, origin: &str) -> Result<Self, ConfigError> {
         Ok(Self(parse(text, origin)?))

@@ -1,9 +1,11 @@
 //! Experiments: TOML → checked configuration ([`config`]) → training and its measures ([`train`]) → a run directory that
 //! survives anything ([`run`], many of them: [`batch`]) and holds what reports need ([`outcome`], [`summary`]).
+//! Whole plans: [`plan`].
 
 pub mod batch;
 pub mod config;
 pub mod outcome;
+pub mod plan;
 pub mod reproduce;
 pub mod run;
 pub mod summary;

@@ -157,8 +157,8 @@ pub struct Finished {
     pub updates: u64,
 }
 
-/// The agent of a configuration.
-fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agent>, RunError> {
+/// The agent of a configuration, for any environment that has such a spec.
+pub fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agent>, RunError> {
     let levels = config.levels().expect("the configuration has been checked");
     match &config.agent {
         AgentConfig::DeepBqrl(agent) => Ok(Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, seed)?)),

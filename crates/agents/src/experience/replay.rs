@@ -1,8 +1,9 @@
 //! The replay buffer 𝒟: a ring of transitions, each observation stored once.
 //!
 //! x' of a transition is x of the next one, so only x is stored: a discrete observation as its index, a dense one as its
-//! numbers. What follows the newest transition waits in a place of its own until it is stored as the next x; after an
-//! episode's last transition x' is kept only where learning bootstraps from it (a cut-off), beside the ring.
+//! numbers. What follows the newest transition waits in a place of its own until it is stored as the next x. Where it is
+//! not (a cut-off; several environments that take turns; an episode that was given up) it is kept beside the ring; after
+//! an end that leaves nothing to earn it is not needed.
 //!
 //! With capacity N exactly the newest N transitions are there, sampled uniformly with replacement from the caller's
 //! stream.
@@ -30,8 +31,8 @@ pub struct Replay {
     ends: Vec<End>,
     /// x' of the newest transition, while its episode goes on.
     newest_next: Option<(usize, Observation, f64)>,
-    /// x' of transitions after which an episode was cut off, by slot.
-    cut_off: BTreeMap<usize, (usize, Observation, f64)>,
+    /// x' that learning bootstraps from and that does not lie in the next slot, by slot.
+    beside: BTreeMap<usize, (usize, Observation, f64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ impl Replay {
             rewards: Vec::new(),
             ends: Vec::new(),
             newest_next: None,
-            cut_off: BTreeMap::new(),
+            beside: BTreeMap::new(),
         }
     }
 
@@ -122,6 +123,12 @@ impl Replay {
     pub fn store(&mut self, transition: &Transition) {
         let Transition { x, action, reward, next, end } = transition;
         let slot = (self.stored % self.capacity as u64) as usize;
+        if let Some(waiting) = self.newest_next.take()
+            && (waiting.0, &waiting.1, waiting.2) != (x.stage, x.observation, x.collected)
+        {
+            let newest = ((self.stored - 1) % self.capacity as u64) as usize;
+            self.beside.insert(newest, waiting);
+        }
         self.stored += 1;
         self.observations.put(slot, x.observation);
         put(&mut self.stages, slot, x.stage as u32);
@@ -130,9 +137,9 @@ impl Replay {
         put(&mut self.rewards, slot, *reward);
         put(&mut self.ends, slot, *end);
         let after = |input: &Input| (input.stage, input.observation.clone(), input.collected);
-        self.cut_off.remove(&slot);
+        self.beside.remove(&slot);
         if *end == End::Cutoff {
-            self.cut_off.insert(slot, after(next));
+            self.beside.insert(slot, after(next));
         }
         self.newest_next = (*end == End::NotYet).then(|| after(next));
     }
@@ -149,9 +156,12 @@ impl Replay {
         let newest = ((self.stored - 1) % self.capacity as u64) as usize;
         let next = match self.ends[slot] {
             End::Terminated | End::Horizon => None,
-            End::Cutoff => Some(self.cut_off[&slot].clone()),
+            End::Cutoff => Some(self.beside[&slot].clone()),
             End::NotYet if slot == newest => self.newest_next.clone(),
-            End::NotYet => Some(input((slot + 1) % self.capacity)),
+            End::NotYet => {
+                let beside = self.beside.get(&slot).cloned();
+                beside.or_else(|| Some(input((slot + 1) % self.capacity)))
+            }
         };
         let age = (newest + self.capacity - slot) % self.capacity;
         let number = self.stored - 1 - age as u64;
@@ -180,11 +190,11 @@ impl Replay {
             Array::u8("ends", &ends),
             Array::u64("next_stage", &next.map_or(vec![], |(stage, _)| vec![stage as u64])),
             Array::f64("next_collected", &next.map_or(vec![], |(_, collected)| vec![collected])),
-            Array::u64("cut_slots", &self.cut_off.keys().map(|&slot| slot as u64).collect::<Vec<_>>()),
-            Array::u64("cut_stages", &self.cut_off.values().map(|x| x.0 as u64).collect::<Vec<_>>()),
-            Array::f64("cut_collected", &self.cut_off.values().map(|x| x.2).collect::<Vec<_>>()),
+            Array::u64("cut_slots", &self.beside.keys().map(|&slot| slot as u64).collect::<Vec<_>>()),
+            Array::u64("cut_stages", &self.beside.values().map(|x| x.0 as u64).collect::<Vec<_>>()),
+            Array::f64("cut_collected", &self.beside.values().map(|x| x.2).collect::<Vec<_>>()),
         ];
-        let after = self.newest_next.iter().chain(self.cut_off.values()).map(|x| &x.1);
+        let after = self.newest_next.iter().chain(self.beside.values()).map(|x| &x.1);
         match &self.observations {
             Store::Index(all) => {
                 arrays.push(Array::u32("observations", all));
@@ -213,7 +223,7 @@ impl Replay {
             rewards: file.f64("rewards")?,
             ends: file.u8("ends")?.into_iter().map(end_of).collect::<Result<_, _>>()?,
             newest_next: None,
-            cut_off: BTreeMap::new(),
+            beside: BTreeMap::new(),
             ..self.clone()
         };
         same("stages", new.stages.len())?;
@@ -253,7 +263,7 @@ impl Replay {
         }
         for ((slot, stage), collected) in slots.into_iter().zip(stages).zip(collected) {
             let observation = cut.next().expect("counted above");
-            new.cut_off.insert(slot as usize, (stage as usize, observation, collected));
+            new.beside.insert(slot as usize, (stage as usize, observation, collected));
         }
         *self = new;
         Ok(())
@@ -345,6 +355,47 @@ mod tests {
             let mut held: Vec<Remembered> = (0..replay.len()).map(|slot| replay.get(slot)).collect();
             held.sort_by(|a, b| a.reward.total_cmp(&b.reward));
             prop_assert_eq!(&held[..], &wanted[wanted.len() - held.len()..]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn environments_that_take_turns_keep_their_own_successors(
+            capacity in 1usize..20,
+            turns in prop::collection::vec((0usize..3, 0u8..6), 1..40),
+        ) {
+            // Environment e sees 100·e, 100·e + 1, …; an end is followed by a jump, as after a reset.
+            let ends = [End::Terminated, End::Horizon, End::Cutoff, End::NotYet, End::NotYet, End::NotYet];
+            let mut replay = Replay::new(capacity, &ObservationSpace::Discrete { n: 1000, ordered: false });
+            let (mut seen, mut wanted) = ([0, 100, 200], Vec::new());
+            for (k, &(e, end)) in turns.iter().enumerate() {
+                let (now, next, end) = (seen[e], seen[e] + 1, ends[end as usize]);
+                let (x, after) = (Observation::Index(now), Observation::Index(next));
+                replay.store(&Transition {
+                    x: Input { stage: now, observation: &x, collected: 0.0 },
+                    action: e,
+                    reward: k as f64,
+                    next: Input { stage: next, observation: &after, collected: 0.0 },
+                    end,
+                });
+                let bootstraps = matches!(end, End::NotYet | End::Cutoff);
+                wanted.push(Remembered {
+                    x: (now, x, 0.0),
+                    action: e,
+                    reward: k as f64,
+                    next: bootstraps.then_some((next, after, 0.0)),
+                });
+                seen[e] += if end == End::NotYet { 1 } else { 2 };
+            }
+            let held = |replay: &Replay| {
+                let mut held: Vec<Remembered> = (0..replay.len()).map(|slot| replay.get(slot)).collect();
+                held.sort_by(|a, b| a.reward.total_cmp(&b.reward));
+                held
+            };
+            prop_assert_eq!(&held(&replay)[..], &wanted[wanted.len() - replay.len()..]);
+            let mut restored = Replay::new(capacity, &ObservationSpace::Discrete { n: 1000, ordered: false });
+            restored.restore(&replay.to_bytes()).unwrap();
+            prop_assert_eq!(held(&restored), held(&replay));
         }
     }
 

@@ -1,0 +1,85 @@
+//! Values between TOML, JSON and Python, and errors as Python knows them.
+
+use std::fmt::Display;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+/// The caller's mistake.
+pub fn value_error(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A setting as TOML. NumPy's numbers are numbers.
+pub fn to_toml(key: &str, value: &Bound<'_, PyAny>) -> PyResult<toml::Value> {
+    if value.is_instance_of::<PyBool>() {
+        return Ok(value.extract::<bool>()?.into());
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.to_string().into());
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let items: PyResult<Vec<_>> = value.try_iter()?.map(|item| to_toml(key, &item?)).collect();
+        return Ok(items?.into());
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(value.extract::<f64>()?.into());
+    }
+    if value.is_instance_of::<PyInt>() || value.hasattr("__index__")? {
+        return Ok(value.extract::<i64>()?.into());
+    }
+    value.extract::<f64>().map(Into::into).map_err(|_| {
+        let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        PyTypeError::new_err(format!(
+            "{key} must be a number, text, True, False or a list of these, got {kind}"
+        ))
+    })
+}
+
+/// A table as a dictionary.
+pub fn toml_to_py<'py>(py: Python<'py>, value: &toml::Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        toml::Value::String(text) => text.into_pyobject(py)?.into_any(),
+        toml::Value::Integer(number) => number.into_pyobject(py)?.into_any(),
+        toml::Value::Float(number) => number.into_pyobject(py)?.into_any(),
+        toml::Value::Boolean(flag) => PyBool::new(py, *flag).to_owned().into_any(),
+        toml::Value::Datetime(time) => time.to_string().into_pyobject(py)?.into_any(),
+        toml::Value::Array(items) => {
+            let items: PyResult<Vec<_>> = items.iter().map(|item| toml_to_py(py, item)).collect();
+            PyList::new(py, items?)?.into_any()
+        }
+        toml::Value::Table(table) => {
+            let dict = PyDict::new(py);
+            for (key, value) in table {
+                dict.set_item(key, toml_to_py(py, value)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+/// JSON as Python objects; null is `None`.
+pub fn json_to_py<'py>(py: Python<'py>, value: &serde_json::Value) -> PyResult<Bound<'py, PyAny>> {
+    use serde_json::Value;
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => whole.into_pyobject(py)?.into_any(),
+            None => number.as_f64().into_pyobject(py)?,
+        },
+        Value::String(text) => text.into_pyobject(py)?.into_any(),
+        Value::Array(items) => {
+            let items: PyResult<Vec<_>> = items.iter().map(|item| json_to_py(py, item)).collect();
+            PyList::new(py, items?)?.into_any()
+        }
+        Value::Object(entries) => {
+            let dict = PyDict::new(py);
+            for (key, value) in entries {
+                dict.set_item(key, json_to_py(py, value)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}

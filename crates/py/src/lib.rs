@@ -1,0 +1,42 @@
+//! The Rust half of the Python package: converts and forwards, and holds no formula.
+//!
+//! | module | what Python sees |
+//! |---|---|
+//! | [`learner`] | `Learner`: an agent and the episodes it is in |
+//! | [`observation`] | what an environment shows, as the agent wants it |
+//! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
+//! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow |
+//! | [`record`] | `Recorder`: the files of a run; `summary`: what returns are worth |
+//!
+//! The Python half (`python/bqrl`) talks to environments; it is where exceptions of theirs pass through unchanged.
+
+// PyO3's macros name things in full; the limits below are those of Python's calling convention.
+#![allow(unused_qualifications, clippy::needless_pass_by_value, clippy::too_many_arguments)]
+
+mod convert;
+mod learner;
+mod observation;
+mod planning;
+mod problem;
+mod record;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _bqrl {
+    #[pymodule_export]
+    use crate::learner::{Learner, algos, preset};
+    #[pymodule_export]
+    use crate::planning::{PlannedPolicy, plan};
+    #[pymodule_export]
+    use crate::problem::{Problem, Simulator, problems};
+    #[pymodule_export]
+    use crate::record::{Recorder, summary};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,62 @@
+"""Act well at a chosen percentile of outcomes, not on average.
+
+Learn on any Gymnasium environment with discrete actions:
+
+    model = bqrl.DeepBQRL("CartPole-v1", risk_level=0.1, seed=0)
+    model.learn(total_timesteps=50_000, progress_bar=True)
+    action, state = model.predict(observation)
+
+Plan exactly where every probability is known:
+
+    bqrl.plan("asset-selling", risk_level=0.1)[0.1].best_quantile
+
+The risk level is τ of the paper, `tau` on the command line and in run files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _bqrl, envs
+from ._bqrl import PlannedPolicy, Problem, __version__
+from ._plan import Certificate, Plan, PlannedLevel, plan
+from .agents import QRDQN, DeepBQRL, Evaluation, Model, load
+from .callbacks import Callback, CheckpointCallback, Episode
+from .envs import ObserveReward, TabularEnv
+
+__all__ = [
+    "Callback",
+    "Certificate",
+    "CheckpointCallback",
+    "DeepBQRL",
+    "Episode",
+    "Evaluation",
+    "Model",
+    "ObserveReward",
+    "Plan",
+    "PlannedLevel",
+    "PlannedPolicy",
+    "Problem",
+    "QRDQN",
+    "TabularEnv",
+    "__version__",
+    "load",
+    "plan",
+    "problems",
+    "settings",
+]
+
+envs.register()
+
+
+def settings(algo: str) -> dict[str, Any]:
+    """The settings of an algorithm, such as "deep-bqrl", with their defaults: the preset that the command line uses too."""
+    return _bqrl.preset(algo)["agent"]
+
+
+def problems() -> dict[str, dict[str, str]]:
+    """The built-in problems, each with its parameters: default, range and meaning in words."""
+    return {
+        name: {key: f"{meaning}; {allowed}; {default}" for key, default, allowed, meaning in parameters}
+        for name, _, parameters in _bqrl.problems()
+    }

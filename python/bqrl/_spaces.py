@@ -1,0 +1,134 @@
+"""Gymnasium spaces as the agents know them: an index, or an array of numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+Space = gymnasium.Space[Any]
+
+
+def n_actions(space: Space) -> int:
+    """The number of actions; only `Discrete` spaces have one."""
+    if not isinstance(space, spaces.Discrete):
+        raise TypeError(f"bqrl needs a Discrete action space, got {space}")
+    return int(space.n)
+
+
+def observations(space: Space, ordered: bool) -> dict[str, Any]:
+    """The description that `Learner` takes."""
+    dense = {"n": None, "start": 0, "ordered": False, "divisor": 1.0}
+    if isinstance(space, spaces.Discrete):
+        return dense | {"n": int(space.n), "start": int(space.start), "ordered": ordered, "shape": []}
+    if isinstance(space, spaces.Box):
+        # Bytes of an image, as Stable-Baselines3 sees them: between 0 and 1.
+        is_image = space.dtype == np.uint8 and bool(np.all(space.low == 0) and np.all(space.high == 255))
+        return dense | {"shape": list(space.shape), "divisor": 255.0 if is_image else 1.0}
+    _check_flat(space, space)
+    return dense | {"shape": [int(spaces.flatdim(space))]}
+
+
+def _check_flat(space: Space, whole: Space) -> None:
+    parts: list[Space]
+    if isinstance(space, spaces.Dict):
+        parts = list(space.spaces.values())
+    elif isinstance(space, spaces.Tuple):
+        parts = list(space.spaces)
+    elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        return
+    else:
+        raise TypeError(
+            "bqrl needs Discrete, Box, MultiDiscrete or MultiBinary observations, or a flat Dict or Tuple of these, "
+            f"got {whole}"
+        )
+    for part in parts:
+        if not isinstance(part, (spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+            raise TypeError(f"bqrl needs a flat Dict or Tuple of observations; {part} lies inside {whole}")
+
+
+def reader(space: Space) -> Callable[[Any], Any] | None:
+    """What makes an observation an index or an array; `None` when it is one already."""
+    if isinstance(space, (spaces.Discrete, spaces.Box)):
+        return None
+
+    def flatten(observation: Any) -> Any:
+        try:
+            return spaces.flatten(space, observation)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"want an observation of {space}, got {observation!r} ({error!r})") from error
+
+    return flatten
+
+
+def rows(space: Space, batch: Any, n: int) -> Iterator[Any]:
+    """The observations of a vector environment, one by one."""
+    if isinstance(space, (spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return iter(batch)
+    if isinstance(space, spaces.Dict):
+        return ({key: values[i] for key, values in batch.items()} for i in range(n))
+    return (tuple(values[i] for values in batch) for i in range(n))
+
+
+def is_batch(space: Space, observation: Any) -> bool:
+    """True for several observations, False for one."""
+    if isinstance(space, spaces.Discrete):
+        return np.ndim(observation) == 1
+    if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+        ndim = np.ndim(observation)
+        if ndim not in (len(space.shape), len(space.shape) + 1):
+            raise ValueError(f"want an observation of shape {space.shape}, or several, got {np.shape(observation)}")
+        return ndim > len(space.shape)
+    parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)  # type: ignore[attr-defined]
+    try:
+        return any(is_batch(part, observation[key]) for key, part in parts)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"want an observation of {space}, got {observation!r}") from error
+
+
+def to_json(space: Space) -> Any:
+    """A space as plain values, so that a saved model needs no environment."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.Box):
+        # As text: JSON has no infinity.
+        return {
+            "kind": "Box",
+            "low": [repr(float(v)) for v in space.low.ravel()],
+            "high": [repr(float(v)) for v in space.high.ravel()],
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+        }
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.n)}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "spaces": [[key, to_json(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "spaces": [to_json(part) for part in space.spaces]}
+    raise TypeError(f"cannot save {space}")
+
+
+def from_json(value: Any) -> Space:
+    """The space again."""
+    kind = value["kind"]
+    if kind == "Discrete":
+        return spaces.Discrete(value["n"], start=value["start"])
+    if kind == "Box":
+        dtype, shape = np.dtype(value["dtype"]), tuple(value["shape"])
+        low, high = (np.array([float(v) for v in value[end]], dtype).reshape(shape) for end in ("low", "high"))
+        return spaces.Box(low, high, shape, dtype.type)
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.array(value["nvec"]), start=np.array(value["start"]))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(value["n"])
+    if kind == "Dict":
+        return spaces.Dict({key: from_json(part) for key, part in value["spaces"]})
+    if kind == "Tuple":
+        return spaces.Tuple([from_json(part) for part in value["spaces"]])
+    raise ValueError(f"unknown space {json.dumps(value)}")

@@ -1,0 +1,716 @@
+"""Agents on any Gymnasium environment with discrete actions."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import ArrayLike, NDArray
+
+from . import _bqrl, _spaces
+from ._limits import time_limit, vector_time_limit
+from .callbacks import Callback, CallbackLike, Episode, as_list
+from .envs import TabularEnv
+
+__all__ = ["DeepBQRL", "Evaluation", "Model", "QRDQN", "load"]
+
+Env = gymnasium.Env[Any, Any]
+AnyEnv = Any  # gymnasium.Env | gymnasium.vector.VectorEnv; the latter is generic in three unrelated ways.
+M = TypeVar("M", bound="Model")
+
+# What users of other libraries type, and what it is called here.
+_ELSEWHERE = {
+    "tau": "risk_level is the level; the rate of the soft update is zeta",
+    "polyak": "zeta",
+    "buffer_size": "replay_capacity",
+    "gradient_steps": "updates_per_step",
+    "net_arch": "hidden",
+    "policy_kwargs": "hidden and n_quantiles are keywords of their own",
+    "verbose": "learn(progress_bar=True)",
+    "tensorboard_log": "learn(log_dir=…)",
+    "device": "there is only the processor",
+    "discount": "gamma",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy is worth.
+
+    Attributes:
+        risk_level: τ.
+        beta: β.
+        mean: E[R].
+        quantile: Q_τ.
+        buffered_quantile: Q_τ^β, the average of the quantiles between τ−β and τ.
+        exact: True when the law of the return was computed, False when episodes were played.
+        episodes: how many were played, else None.
+        interval: encloses Q_τ with the confidence asked for, whatever the law; None when exact or with too few episodes.
+        values: the returns that can occur (exact) or did occur, rising …
+        probabilities: … and how likely, or how frequent, each is.
+    """
+
+    risk_level: float
+    beta: float
+    mean: float
+    quantile: float
+    buffered_quantile: float
+    exact: bool
+    episodes: int | None
+    interval: tuple[float, float] | None
+    values: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+
+
+class Model:
+    """An agent and the environment it learns in. Use one of its subclasses.
+
+    Args:
+        env: a Gymnasium environment or vector environment with `Discrete` actions, or the id of one. Observations may be
+            `Discrete`, `Box`, `MultiDiscrete`, `MultiBinary`, or a flat `Dict` or `Tuple` of these.
+        risk_level: τ in (0, 1), the percentile of the return to act well at. An agent that is trained for one level takes
+            one; others may take several and serve any in `predict`.
+        beta: β in (0, τ], the width of the buffer below the level; by default what the preset says (β = τ).
+        seed: ≥ 0; everything random follows from it, the seeds of episodes included.
+        gamma: γ in (0, 1]: a reward of stage h counts γ^h. By default 1, or the environment's own where it is a `bqrl/…` one.
+        horizon: ≥ 1, the longest an episode may be; by default the environment's time limit. Without one it is required.
+        horizon_is_task: True when nothing is left to earn at the horizon. False (the default, except for `bqrl/…`
+            environments) treats it as a cut-off: learning goes on as if the episode did.
+        reward_bounds: (low, high) of one step's reward, where known; agents scale by it.
+        settings: keys of the algorithm's preset, by the same names; `bqrl.settings("deep-bqrl")` lists them.
+    """
+
+    algo: ClassVar[str]
+
+    def __init__(
+        self,
+        env: AnyEnv,
+        *,
+        risk_level: float | Sequence[float] | None = None,
+        beta: float | Sequence[float] | None = None,
+        seed: int = 0,
+        gamma: float | None = None,
+        horizon: int | None = None,
+        horizon_is_task: bool | None = None,
+        reward_bounds: tuple[float, float] | None = None,
+        **settings: Any,
+    ):
+        if not hasattr(type(self), "algo"):
+            raise TypeError("bqrl.Model is made through a subclass, such as bqrl.DeepBQRL")
+        preset = _bqrl.preset(self.algo)
+        for key in settings:
+            if key not in preset["agent"]:
+                raise TypeError(_unknown(type(self).__name__, key, preset["agent"]))
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
+        env = _made(env)
+        described = _describe(env, horizon, horizon_is_task, gamma, reward_bounds)
+        levels = preset["run"]["tau"] if risk_level is None else _floats(risk_level)
+        betas = preset["run"]["beta"] if beta is None else _floats(beta)
+        core = _bqrl.Learner(self.algo, settings, levels, betas, described, int(seed))
+        space, actions = _single_spaces(env)
+        core.extra = json.dumps({"observation_space": _spaces.to_json(space), "action_start": int(actions.start)})
+        self._start(core, env)
+
+    def _start(self, core: _bqrl.Learner, env: AnyEnv | None) -> None:
+        extra = json.loads(core.extra)
+        self._core = core
+        self._env = env
+        self._action_start = int(extra["action_start"])
+        self._logs: dict[str, list[float]] = extra.get("logs", {})
+        self.observation_space = _spaces.from_json(extra["observation_space"])
+        self._read = _spaces.reader(self.observation_space)
+        self._rng = np.random.default_rng(core.seed)
+        self._warned = False
+
+    # What it is.
+
+    @property
+    def env(self) -> AnyEnv | None:
+        """The environment it learns in."""
+        return self._env
+
+    def get_env(self) -> AnyEnv | None:
+        """The environment it learns in."""
+        return self._env
+
+    def set_env(self, env: AnyEnv) -> None:
+        """Goes on in another environment, with the same spaces and horizon."""
+        env = _made(env)
+        core = self._core
+        core.check(_describe(env, core.horizon, core.horizon_is_task, core.gamma, None))
+        core.abandon()
+        self._env = env
+
+    @property
+    def num_timesteps(self) -> int:
+        """Steps of the environment that it learned from."""
+        return self._core.timesteps
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes that it finished."""
+        return self._core.episodes
+
+    @property
+    def num_updates(self) -> int:
+        """Gradient updates that it made; for an agent without gradients, what it counts as learning."""
+        return self._core.updates
+
+    @property
+    def risk_levels(self) -> list[float]:
+        """The levels that it was made for."""
+        return [tau for tau, _ in self._core.levels]
+
+    @property
+    def horizon(self) -> int:
+        """The longest an episode may be."""
+        return self._core.horizon
+
+    @property
+    def config(self) -> str:
+        """Every setting as TOML, as a run directory's `config.toml` has it."""
+        return self._core.config
+
+    def weights(self) -> bytes:
+        """What was learned as a safetensors file, which PyTorch and NumPy can read."""
+        return self._core.weights()
+
+    # Learning.
+
+    def learn(
+        self: M,
+        total_timesteps: int | None = None,
+        callback: CallbackLike = None,
+        log_interval: int = 10,
+        *,
+        total_episodes: int | None = None,
+        log_dir: str | os.PathLike[str] | None = None,
+        progress_bar: bool = False,
+    ) -> M:
+        """Learns for so many steps or episodes more, starting with a new episode.
+
+        Whatever happens (Ctrl-C, an environment that raises, a callback that stops), what was learned so far stays, and
+        the model can be saved or go on. Python is not held while the agent acts and learns.
+
+        Args:
+            total_timesteps: steps of the environment, ≥ 1; in a vector environment rounded up to whole steps of it.
+            callback: a `bqrl.Callback`, a function of (model, episode) that is called after every episode and stops the
+                training by returning False, or a list of these.
+            log_interval: episodes between points of the curves in `log_dir`, ≥ 1.
+            total_episodes: episodes instead of steps, ≥ 1. In a single environment, a model that is saved after whole
+                episodes goes on bit for bit when it is loaded.
+            log_dir: where to write episodes.csv, monitor.csv and TensorBoard events.
+            progress_bar: shows progress on standard error.
+        """
+        if (total_timesteps is None) == (total_episodes is None):
+            raise TypeError("learn takes either total_timesteps or total_episodes")
+        for name, value in (
+            ("total_timesteps", total_timesteps),
+            ("total_episodes", total_episodes),
+            ("log_interval", log_interval),
+        ):
+            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self._env is None:
+            raise ValueError("the model has no environment: load(path, env=…) or set_env(env)")
+        watch = _Watch(self, as_list(callback), total_timesteps, total_episodes, log_dir, log_interval, progress_bar)
+        core = self._core
+        core.open(getattr(self._env, "num_envs", 1))
+        try:
+            watch.start()
+            if isinstance(self._env, VectorEnv):
+                self._learn_vector(self._env, watch)
+            else:
+                self._learn_single(self._env, watch)
+        finally:
+            core.abandon()
+            watch.end()
+        return self
+
+    def _learn_single(self, env: Env, watch: _Watch) -> None:
+        core, read, first = self._core, self._read, self._action_start
+        step, learn, on_step = env.step, core.step, watch.on_step
+        last = watch.last_timestep
+        while True:
+            seen, _ = env.reset(seed=core.next_seed())
+            action: Any = core.begin(0, seen if read is None else read(seen))
+            while True:
+                seen, reward, terminated, truncated, _ = step(action + first)
+                action = learn(0, reward, seen if read is None else read(seen), terminated, truncated)
+                if on_step is not None and on_step():
+                    return
+                if type(action) is not int:
+                    break
+                if core.timesteps >= last:
+                    return
+            if watch.episode(*action) or core.timesteps >= last:
+                return
+
+    def _learn_vector(self, env: VectorEnv[Any, Any, Any], watch: _Watch) -> None:
+        core, n = self._core, env.num_envs
+        read = self._read if self._read is not None else _as_it_is
+        mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+        space = self.observation_space
+        reset: Any = env.reset  # Its seed may be a list, which its annotation leaves out.
+        batch, _ = reset(seed=[core.next_seed() for _ in range(n)])
+        actions = np.array([core.begin(i, read(seen)) for i, seen in enumerate(_spaces.rows(space, batch, n))], np.int64)
+        resets_next = np.zeros(n, bool)
+        while True:
+            batch, rewards, terminated, truncated, infos = env.step(actions + self._action_start)
+            over = np.zeros(n, bool)
+            for i, seen in enumerate(_spaces.rows(space, batch, n)):
+                if resets_next[i]:
+                    # This step only reset the environment: there was no decision, and nothing to learn.
+                    actions[i] = core.begin(i, read(seen))
+                    resets_next[i] = False
+                    continue
+                ends = bool(terminated[i] or truncated[i])
+                after = _final(infos, i) if ends and mode == AutoresetMode.SAME_STEP else seen
+                result = core.step(i, rewards[i], read(after), terminated[i], truncated[i])
+                if watch.on_step is not None and watch.on_step():
+                    return
+                if isinstance(result, int):
+                    actions[i] = result
+                    continue
+                if not ends and mode != AutoresetMode.DISABLED:
+                    raise RuntimeError(
+                        f"environment {i} did not end at the horizon of {core.horizon}: wrap the environments inside in "
+                        "gymnasium.wrappers.TimeLimit"
+                    )
+                over[i] = True
+                if watch.episode(*result):
+                    return
+                if mode == AutoresetMode.SAME_STEP:
+                    actions[i] = core.begin(i, read(seen))
+            if core.timesteps >= watch.last_timestep:
+                return
+            if mode == AutoresetMode.NEXT_STEP:
+                resets_next = over
+            elif mode == AutoresetMode.DISABLED and over.any():
+                seeds = [core.next_seed() if ended else None for ended in over]
+                batch, _ = reset(seed=seeds, options={"reset_mask": over})
+                for i, seen in enumerate(_spaces.rows(space, batch, n)):
+                    if over[i]:
+                        actions[i] = core.begin(i, read(seen))
+
+    # Acting.
+
+    def predict(
+        self,
+        observation: Any,
+        state: NDArray[np.float64] | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+        *,
+        risk_level: float | None = None,
+        beta: float | None = None,
+        reward: ArrayLike | None = None,
+    ) -> tuple[Any, NDArray[np.float64]]:
+        """What the agent does, learning nothing.
+
+        A policy for a percentile looks at how far the episode is and at what was collected so far. `state` carries both
+        from call to call; the reward of the last action comes in by `reward`, or in the observations of an environment
+        that is wrapped in `bqrl.ObserveReward`.
+
+        Args:
+            observation: one observation, or a batch of them.
+            state: what the last call returned; None at the start of an episode.
+            episode_start: True where a new episode starts with this observation.
+            deterministic: False draws the action where the policy is stochastic.
+            risk_level: τ in (0, 1); by default the (first) level that the model was made for.
+            beta: β in (0, τ]; by default the model's at its own level, else τ.
+            reward: the reward that came with the observation, or one per observation.
+
+        Returns:
+            The action or actions, and the state to pass with the next observation: an array with one row
+            (decisions taken, reward collected before them) per observation.
+        """
+        wrapped = isinstance(observation, dict) and set(observation) == {"observation", "reward"}
+        if wrapped and not _is_wrapped(self.observation_space):
+            reward, observation = observation["reward"], observation["observation"]
+        batch = _spaces.is_batch(self.observation_space, observation)
+        one_by_one: list[Any]
+        if batch:
+            n = len(next(iter(observation.values()))) if isinstance(observation, dict) else len(observation)
+            if isinstance(observation, tuple):
+                n = len(observation[0])
+            one_by_one = list(_spaces.rows(self.observation_space, observation, n))
+        else:
+            n, one_by_one = 1, [observation]
+        if self._read is not None:
+            one_by_one = [self._read(seen) for seen in one_by_one]
+        starts = None if episode_start is None else np.ascontiguousarray(np.ravel(episode_start), np.bool_)
+        rewards = None if reward is None else np.ascontiguousarray(np.ravel(reward), np.float64)
+        memory = None if state is None else np.ascontiguousarray(state, np.float64).reshape(-1, 2)
+        if memory is not None and rewards is None and not self._warned and not (starts is not None and starts.all()):
+            self._warned = True
+            warnings.warn(
+                "predict was not told the rewards, which its policy looks at: pass reward=, or wrap the environment in "
+                "bqrl.ObserveReward",
+                stacklevel=2,
+            )
+        draws = None if deterministic else self._rng.random(n)
+        level = self._level(risk_level, beta)
+        actions, memory = self._core.predict(one_by_one, memory, starts, rewards, level, deterministic, draws)
+        actions += self._action_start
+        return (actions if batch else actions[0]), memory
+
+    def _level(self, risk_level: float | None, beta: float | None) -> tuple[float, float]:
+        levels = self._core.levels
+        if risk_level is None:
+            tau, own = levels[0]
+            return tau, own if beta is None else float(beta)
+        own_beta = dict(levels).get(float(risk_level))
+        trained_for_one = {name: one for name, _, one in _bqrl.algos()}[self._core.algo]
+        if trained_for_one and (own_beta is None or (beta is not None and beta != own_beta)):
+            tau, width = levels[0]
+            raise ValueError(
+                f"{type(self).__name__} is trained for risk_level={tau}, beta={width}, and for no other: "
+                f"got risk_level={risk_level}, beta={beta}"
+            )
+        if beta is None:
+            beta = own_beta if own_beta is not None else risk_level
+        return float(risk_level), float(beta)
+
+    def evaluate(
+        self,
+        env: Env | str | None = None,
+        *,
+        episodes: int = 1000,
+        risk_level: float | None = None,
+        beta: float | None = None,
+        seed: int = 0,
+        confidence: float = 0.95,
+    ) -> Evaluation:
+        """What the policy is worth at a level: exactly on a `bqrl/…` environment, elsewhere by playing.
+
+        Returns are discounted by the model's gamma, which is what it learned to maximise; with gamma = 1 they are plain sums.
+
+        Args:
+            env: where to play; by default the environment that it learns in.
+            episodes: ≥ 1, when it has to be played.
+            risk_level: τ in (0, 1); by default the (first) level that the model was made for.
+            beta: β in (0, τ].
+            seed: of the episodes that are played.
+            confidence: in (0, 1), of the interval around the quantile.
+        """
+        env = self._env if env is None else _made(env)
+        if env is None or isinstance(env, VectorEnv):
+            raise TypeError("evaluate needs one environment, not a vector environment: evaluate(env)")
+        if not isinstance(episodes, (int, np.integer)) or episodes < 1:
+            raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+        core, level = self._core, self._level(risk_level, beta)
+        own = getattr(env.unwrapped, "problem", None)
+        if isinstance(own, _bqrl.Problem) and own.horizon == core.horizon and own.discount == core.gamma:
+            worth = core.evaluate(own, level)
+            if worth is not None:
+                return Evaluation(*level, exact=True, episodes=None, interval=None, **worth)
+        draw = np.random.default_rng(seed)
+        returns = np.array([self._play(env, level, int(draw.integers(2**31))) for _ in range(episodes)])
+        worth = _bqrl.summary(returns, level, confidence)
+        return Evaluation(*level, exact=False, episodes=int(episodes), **worth)
+
+    def _play(self, env: Env, level: tuple[float, float], seed: int) -> float:
+        core, read = self._core, self._read
+        seen, _ = env.reset(seed=seed)
+        state, reward, collected, stage = None, None, 0.0, 0
+        while True:
+            seen = seen if read is None else read(seen)
+            actions, state = core.predict([seen], state, None, reward, level, True, None)
+            seen, gained, terminated, truncated, _ = env.step(int(actions[0]) + self._action_start)
+            collected = core.collect(stage, collected, gained)
+            stage += 1
+            if terminated or truncated or stage == core.horizon:
+                return collected
+            reward = np.array([gained], np.float64)
+
+    # Files.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes everything that `load` needs to go on, as a directory of safetensors and JSON; never pickle.
+
+        It is there whole or not at all, and the save before it is kept. Between episodes (after `learn(total_episodes=…)`,
+        in `on_episode_end`) learning goes on from it bit for bit in a single environment; in the middle of an episode, with
+        a new episode.
+        `weights.safetensors` in it is for other tools.
+        """
+        extra = json.loads(self._core.extra)
+        extra["logs"] = self._logs
+        self._core.extra = json.dumps(extra)
+        self._core.save(path)
+
+    @classmethod
+    def load(cls: type[M], path: str | os.PathLike[str], env: AnyEnv | None = None) -> M:
+        """A saved model; with an environment it can learn on."""
+        core = _bqrl.Learner.load(path)
+        kinds = {kind.algo: kind for kind in _subclasses(Model)}
+        kind = kinds.get(core.algo)
+        if kind is None or not issubclass(kind, cls):
+            raise ValueError(f"{os.fspath(path)} holds a {core.algo} model, not a {cls.__name__}")
+        model: M = kind.__new__(kind)
+        model._start(core, None)
+        if env is not None:
+            model.set_env(env)
+        return model
+
+    def __repr__(self) -> str:
+        core = self._core
+        levels = ", ".join(f"{tau:g}" for tau in self.risk_levels)
+        return f"{type(self).__name__}(risk_level={levels}, timesteps={core.timesteps}, episodes={core.episodes})"
+
+
+def load(path: str | os.PathLike[str], env: AnyEnv | None = None) -> Model:
+    """A saved model of any kind."""
+    return Model.load(path, env)
+
+
+class _Watch:
+    """Callbacks, records and the progress bar of one call of `learn`."""
+
+    def __init__(
+        self,
+        model: Model,
+        callbacks: list[Callback],
+        timesteps: int | None,
+        episodes: int | None,
+        log_dir: str | os.PathLike[str] | None,
+        log_interval: int,
+        progress_bar: bool,
+    ):
+        core = model._core
+        self.model, self.core, self.callbacks = model, core, callbacks
+        self.first = core.timesteps, core.episodes
+        self.last_timestep = sys.maxsize if timesteps is None else core.timesteps + int(timesteps)
+        self.last_episode = None if episodes is None else core.episodes + int(episodes)
+        self.log_interval, self.progress_bar = log_interval, progress_bar
+        self.log_dir = None if log_dir is None else os.path.abspath(log_dir)
+        self.recorder: _bqrl.Recorder | None = None
+        self.began = self.shown = time.monotonic()
+        steppers = [c.on_step for c in callbacks if type(c).on_step is not Callback.on_step]
+        self.on_step = (lambda: any(stop(model) is False for stop in steppers)) if steppers else None
+
+    def start(self) -> None:
+        if self.log_dir is not None:
+            earlier = self.model._logs.get(self.log_dir)
+            positions: Any = None if earlier is None else (int(earlier[0]), int(earlier[1]), int(earlier[2]), earlier[3])
+            env = self.model._env
+            name = env.spec.id if env is not None and env.spec is not None else type(env).__name__
+            self.recorder = _bqrl.Recorder(self.log_dir, name, time.time(), positions)
+        for callback in self.callbacks:
+            callback.on_training_start(self.model)
+
+    def episode(self, episode_return: float, length: int) -> bool:
+        """True when training is to stop."""
+        core = self.core
+        episode = Episode(core.episodes, episode_return, length)
+        if self.recorder is not None:
+            self.recorder.episode(episode.episode, episode_return, length, time.time())
+            if episode.episode % self.log_interval == 0:
+                self._point()
+            # A model that a callback saves now goes on with its records from here.
+            if self.callbacks:
+                self.model._logs[self.log_dir or ""] = list(self.recorder.sync())
+        stop = [callback.on_episode_end(self.model, episode) is False for callback in self.callbacks]
+        if self.progress_bar and time.monotonic() - self.shown > 0.1:
+            self._show(episode)
+        return any(stop) or episode.episode == self.last_episode
+
+    def _point(self) -> None:
+        if self.recorder is not None:
+            core, elapsed = self.core, max(time.monotonic() - self.began, 1e-9)
+            fps = (core.timesteps - self.first[0]) / elapsed
+            self.recorder.point(time.time(), core.timesteps, core.episodes, core.updates, fps)
+
+    def _show(self, episode: Episode | None) -> None:
+        self.shown = time.monotonic()
+        core = self.core
+        steps, episodes = core.timesteps - self.first[0], core.episodes - self.first[1]
+        if self.last_episode is None:
+            part, total, unit = steps, self.last_timestep - self.first[0], "steps"
+        else:
+            part, total, unit = episodes, self.last_episode - self.first[1], "episodes"
+        filled = int(30 * min(part / total, 1))
+        rate = steps / max(time.monotonic() - self.began, 1e-9)
+        last = "" if episode is None else f" · return {episode.episode_return:g}"
+        bar = "█" * filled + "░" * (30 - filled)
+        print(f"\r{bar} {part}/{total} {unit} · {rate:.0f} steps/s{last}\033[K", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        try:
+            for callback in self.callbacks:
+                callback.on_training_end(self.model)
+        finally:
+            if self.progress_bar:
+                self._show(None)
+                print(file=sys.stderr)
+            if self.recorder is not None:
+                self._point()
+                self.model._logs[self.log_dir or ""] = list(self.recorder.sync())
+                self.recorder.close()
+
+
+def _as_it_is(observation: Any) -> Any:
+    return observation
+
+
+def _subclasses(kind: type[Model]) -> list[type[Model]]:
+    found = [one for sub in kind.__subclasses__() for one in [sub, *_subclasses(sub)]]
+    return [one for one in found if "algo" in vars(one)]
+
+
+def _unknown(name: str, key: str, known: dict[str, Any]) -> str:
+    if key in _ELSEWHERE:
+        return f"{name} has no setting {key!r}: {_ELSEWHERE[key]}"
+    ours = ["risk_level", "beta", "seed", "gamma", "horizon", "horizon_is_task", "reward_bounds"]
+    close = difflib.get_close_matches(key, [*known, *ours], 1, 0.0)
+    return f"{name} has no setting {key!r}, the nearest is {close[0]!r}; bqrl.settings lists them"
+
+
+def _floats(value: float | Sequence[float]) -> list[float]:
+    return np.atleast_1d(np.asarray(value, np.float64)).tolist()  # type: ignore[no-any-return]
+
+
+def _made(env: AnyEnv) -> AnyEnv:
+    if isinstance(env, str):
+        if env.endswith("Policy"):
+            raise TypeError(f"the first argument is the environment, got {env!r}: bqrl has no policy classes")
+        return gymnasium.make(env)
+    if not isinstance(env, (gymnasium.Env, VectorEnv)):
+        raise TypeError(f"env must be a Gymnasium environment or the id of one, got {env!r}")
+    return env
+
+
+def _single_spaces(env: AnyEnv) -> tuple[Any, Any]:
+    if isinstance(env, VectorEnv):
+        return env.single_observation_space, env.single_action_space
+    return env.observation_space, env.action_space
+
+
+def _describe(
+    env: AnyEnv,
+    horizon: int | None,
+    horizon_is_task: bool | None,
+    gamma: float | None,
+    reward_bounds: tuple[float, float] | None,
+) -> dict[str, Any]:
+    """What the agent is told of the environment."""
+    space, action_space = _single_spaces(env)
+    n_actions = _spaces.n_actions(action_space)
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    inner: Any = env.unwrapped
+    if isinstance(env, VectorEnv):
+        # The first environment inside, where it can be reached, stands for all.
+        inner = envs[0].unwrapped if (envs := getattr(inner, "envs", None)) else None
+        limit = vector_time_limit(env)
+    else:
+        limit = time_limit(env)
+    table = inner.problem if isinstance(inner, TabularEnv) else None
+    if table is not None:
+        limit = table.horizon if limit is None else min(limit, table.horizon)
+    if horizon is None:
+        horizon = limit
+    if horizon is None:
+        raise ValueError(f"{name} has no time limit: give horizon=, the longest an episode may be")
+    if not isinstance(horizon, (int, np.integer)) or horizon < 1:
+        raise ValueError(f"horizon must be a whole number of at least 1, got {horizon!r}")
+    if horizon_is_task is None:
+        horizon_is_task = table is not None and horizon == table.horizon
+    if gamma is None:
+        gamma = 1.0 if table is None else table.discount
+    if reward_bounds is None and table is not None:
+        reward_bounds = table.reward_bounds
+    # Encodings only: a wrapper that changes observations has changed their order, too.
+    ordered = table is not None and table.ordered and space == inner.observation_space
+    return {
+        "name": name,
+        "observations": _spaces.observations(space, ordered),
+        "n_actions": n_actions,
+        "horizon": int(horizon),
+        "horizon_is_task": bool(horizon_is_task),
+        "reward_bounds": None if reward_bounds is None else tuple(map(float, reward_bounds)),
+        "gamma": float(gamma),
+    }
+
+
+def _final(infos: dict[str, Any], i: int) -> Any:
+    """The last observation of an episode, where the vector environment shows the next one's first already."""
+    final = infos.get("final_obs", infos.get("final_observation"))
+    if final is None:
+        raise RuntimeError("the vector environment resets in the same step, but info has no final_obs")
+    return {key: values[i] for key, values in final.items()} if isinstance(final, dict) else final[i]
+
+
+def _is_wrapped(space: Any) -> bool:
+    return isinstance(space, gymnasium.spaces.Dict) and set(space.spaces) == {"observation", "reward"}
+
+
+class DeepBQRL(Model):
+    """Deep-BQRL, the paper's Algorithm 1: an ensemble of quantile critics, trained for one level.
+
+    Besides the arguments of `Model`, the settings of its preset:
+
+    Args:
+        n_quantiles: K ≥ 1.
+        n_critics: M ≥ 2.
+        hidden: widths of the hidden layers.
+        kappa: κ > 0 of the Huber loss.
+        zeta: ζ in (0, 1], the rate of the soft update.
+        lambda_0: ≥ 0, exploration at first …
+        lambda_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        score: "buffered" (the paper's), "point" or "mean".
+        tie_break: ≥ 0, the weight of the mean in the score.
+        output_scale: ≥ 0, a factor on the initial output weights.
+        output_bias: the initial output bias, in units of reward_scale.
+        learning_rate: > 0, in the end …
+        learning_rate_extra: ≥ 0, … plus this much at first …
+        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        batch_size: ≥ 1.
+        replay_capacity: ≥ batch_size, transitions.
+        learning_starts: transitions before the first update.
+        updates_per_step: minibatches per step of the environment.
+        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
+        reward_scale: ≥ 0; 0 takes the largest |reward| of reward_bounds, or 1.
+        kernels: "auto", or the instructions to compute with.
+    """
+
+    algo = "deep-bqrl"
+
+
+class QRDQN(Model):
+    """QR-DQN, risk-neutral: quantile regression with one network and ε-greedy exploration. It serves every level alike.
+
+    Besides the arguments of `Model`, the settings of its preset:
+
+    Args:
+        n_quantiles: K ≥ 1.
+        hidden: widths of the hidden layers.
+        kappa: κ > 0 of the Huber loss.
+        zeta: ζ in (0, 1], the rate of the soft update.
+        epsilon_0: in [0, 1], exploration at first …
+        epsilon_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        output_scale: ≥ 0, a factor on the initial output weights.
+        output_bias: the initial output bias, in units of reward_scale.
+        learning_rate: > 0, in the end …
+        learning_rate_extra: ≥ 0, … plus this much at first …
+        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        batch_size: ≥ 1.
+        replay_capacity: ≥ batch_size, transitions.
+        learning_starts: transitions before the first update.
+        updates_per_step: minibatches per step of the environment.
+        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
+        reward_scale: ≥ 0; 0 takes the largest |reward| of reward_bounds, or 1.
+        kernels: "auto", or the instructions to compute with.
+    """
+
+    algo = "qr-dqn"

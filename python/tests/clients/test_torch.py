@@ -1,0 +1,44 @@
+"""PyTorch computes what we compute from `weights.safetensors`, loaded as the documentation of crates/nn says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bqrl
+
+DOCUMENTATION = Path(__file__).parents[3] / "crates/nn/src/lib.rs"
+
+
+def documented_critic(path, m):
+    snippet = DOCUMENTATION.read_text().split("//! ```python\n")[1].split("//! ```")[0]
+    scope = {}
+    exec("\n".join(line.removeprefix("//!").removeprefix(" ") for line in snippet.splitlines()), scope)
+    return scope["critic"](path, m)
+
+
+def encoded(seen, stage, collected, horizon):
+    """x = (h, s, c) as crates/agents/src/experience/encode.rs writes it, for a dense observation and scale 1."""
+    left = horizon - stage
+    paces = [np.exp(-left / pace) for pace in (3.0, 10.0, 30.0)]
+    return [*seen, stage / horizon, *paces, float(stage + 1 == horizon), collected]
+
+
+def test_the_greedy_actions_are_those_of_torch(tmp_path):
+    model = bqrl.QRDQN("CartPole-v1", hidden=[32, 32], seed=1).learn(total_timesteps=2000)
+    model.save(tmp_path / "model")
+    critic = documented_critic(tmp_path / "model/weights.safetensors", 0)
+    rng = np.random.default_rng(1)
+    seen = rng.normal(size=(500, 4)).astype(np.float32)
+    stages, collected = rng.integers(0, 499, 500), rng.uniform(0, 50, 500)
+    state = np.stack([stages, collected], axis=1).astype(np.float64)
+    actions, _ = model.predict(seen, state, reward=np.zeros(500))
+    x = np.array([encoded(s, h, c, 500) for s, h, c in zip(seen, stages, collected, strict=True)], np.float32)
+    with torch.no_grad():
+        means = critic(torch.tensor(x)).view(500, 2, -1).mean(2)
+    clear = (means[:, 0] - means[:, 1]).abs() > 1e-4
+    assert clear.sum() > 400
+    assert (means.argmax(1).numpy() == actions)[clear.numpy()].all()
+    if len(set(actions)) == 1:
+        pytest.fail("the policy does the same everywhere: nothing was compared")

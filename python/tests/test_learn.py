@@ -1,0 +1,235 @@
+"""Learning on environments of others."""
+
+import signal
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
+from support import SMALL, Diary, Shaped, Spy, told
+
+import bqrl
+
+SPACES = [
+    spaces.Discrete(7),
+    spaces.Discrete(7, start=-3),
+    spaces.Box(-1, 1, (2, 3), np.float64),
+    spaces.Box(0, 255, (4, 4, 1), np.uint8),
+    spaces.Box(-5, 5, (), np.float32),
+    spaces.MultiDiscrete([3, 4]),
+    spaces.MultiBinary(5),
+    spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1, 1, (2,), np.float32)}),
+    spaces.Tuple([spaces.MultiBinary(2), spaces.Discrete(4, start=1)]),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN])
+def test_every_supported_observation_is_learned_from(space, kind, tmp_path):
+    model = kind(Shaped(space), horizon=5, horizon_is_task=True, **SMALL)
+    model.learn(total_timesteps=60)
+    assert (model.num_timesteps, model.num_episodes, model.num_updates) == (60, 12, 57)
+    one, state = model.predict(space.sample())
+    assert one in (0, 1) and state.tolist() == [[1.0, 0.0]]
+    model.save(tmp_path / "model")
+    again = bqrl.load(tmp_path / "model")
+    assert again.observation_space == space and type(again) is kind
+    vector = SyncVectorEnv([lambda: Shaped(space)] * 3)
+    batch, _ = vector.reset(seed=1)
+    actions, state = again.predict(batch)
+    assert actions.shape == (3,) and state.shape == (3, 2)
+    kind(vector, horizon=5, horizon_is_task=True, **SMALL).learn(total_timesteps=60)
+
+
+def test_actions_that_start_elsewhere_are_sent_as_the_environment_counts_them():
+    class Shifted(Shaped):
+        action_space = spaces.Discrete(2, start=5)
+
+        def step(self, action):
+            assert action in (5, 6)
+            return super().step(action - 5)
+
+    model = bqrl.QRDQN(Shifted(spaces.Discrete(3)), horizon=5, **SMALL).learn(total_timesteps=40)
+    assert model.predict(0)[0] in (5, 6)
+    assert set(model.predict(np.array([0, 1, 2]))[0]) <= {5, 6}
+
+
+def spied(model):
+    model._core = Spy(model._core)
+    return model._core
+
+
+def test_one_environment_is_told_rightly():
+    model = bqrl.DeepBQRL(TimeLimit(Diary(), 10), **SMALL)
+    spy = spied(model)
+    model.learn(total_episodes=5)
+    assert spy.heard == [told(0, k) for k in range(5)]
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=str)
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_vector_environments_are_told_rightly(mode, kind):
+    makers = [lambda who=who: Diary(who) for who in range(3)]
+    env = kind(makers, autoreset_mode=mode)
+    model = bqrl.DeepBQRL(env, horizon=10, **SMALL)
+    spy = spied(model)
+    model.learn(total_timesteps=120)
+    env.close()
+    assert model.num_timesteps >= 120
+    heard = {who: [e for e in spy.heard if e[0][1] == who] for who in range(3)}
+    for who, episodes in heard.items():
+        assert len(episodes) > 8
+        assert episodes == [told(who, k) for k in range(len(episodes))]
+    assert model.num_episodes == len(spy.heard)
+
+
+def ends(model, tmp_path):
+    """How the transitions in the replay ended: 0 not yet, 1 terminated, 2 horizon, 3 cut off."""
+    import json
+    import struct
+
+    model.save(tmp_path / "ends")
+    data = next((tmp_path / "ends").glob("*/replay.safetensors")).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    begin, end = json.loads(data[8 : 8 + length])["ends"]["data_offsets"]
+    return list(data[8 + length + begin : 8 + length + end])
+
+
+def test_a_time_limit_is_a_cut_off_unless_the_horizon_is_the_task(tmp_path):
+    endless = lambda: TimeLimit(gymnasium.make("CartPole-v1").unwrapped, 3)  # noqa: E731
+    cut = bqrl.DeepBQRL(endless(), **SMALL).learn(total_episodes=2)
+    assert cut.horizon == 3
+    assert ends(cut, tmp_path / "cut") == [0, 0, 3, 0, 0, 3]
+    task = bqrl.DeepBQRL(endless(), horizon_is_task=True, **SMALL).learn(total_episodes=2)
+    assert ends(task, tmp_path / "task") == [0, 0, 2, 0, 0, 2]
+    # Cut off before the horizon: not the task's end.
+    early = bqrl.DeepBQRL(endless(), horizon=5, horizon_is_task=True, **SMALL).learn(total_episodes=2)
+    assert ends(early, tmp_path / "early") == [0, 0, 3, 0, 0, 3]
+    # Without a limit in the environment the horizon is kept by us.
+    ours = bqrl.DeepBQRL(gymnasium.make("CartPole-v1").unwrapped, horizon=4, **SMALL).learn(total_episodes=2)
+    assert ends(ours, tmp_path / "ours") == [0, 0, 0, 3] * 2
+    table = bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL).learn(total_episodes=30)
+    assert set(ends(table, tmp_path / "table")) <= {0, 1}
+
+
+def test_the_registered_limit_is_the_horizon():
+    assert bqrl.QRDQN("CartPole-v1").horizon == 500
+    assert bqrl.QRDQN("FrozenLake-v1").horizon == 100
+    assert bqrl.QRDQN(gymnasium.make_vec("CartPole-v1", num_envs=2)).horizon == 500
+    assert bqrl.QRDQN("bqrl/AssetSelling-v0").horizon == 10
+    with pytest.raises(ValueError, match="give horizon="):
+        bqrl.QRDQN("CliffWalking-v1")
+
+
+def test_deep_bqrl_learns_to_sell():
+    for seed in (1, 2, 3):
+        model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", risk_level=0.1, seed=seed)
+        untrained = model.evaluate()
+        model.learn(total_episodes=300)
+        trained = model.evaluate()
+        # Q*_.1 = 19/24. Measured after 300 episodes: at least 17/24; untrained: 5/24 (sells at once) to 11/24.
+        assert untrained.exact and trained.exact
+        assert trained.quantile >= 14 / 24 > untrained.quantile
+        assert abs(trained.probabilities.sum() - 1) < 1e-12
+
+
+def test_the_mean_of_what_is_played_agrees_with_the_exact_one():
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", seed=1).learn(total_episodes=100)
+    exact = model.evaluate()
+    # Wrapped twice over, the table is not seen, and episodes are played.
+    played = model.evaluate(Played(gymnasium.make("bqrl/AssetSelling-v0")), episodes=4000)
+    assert not played.exact and played.episodes == 4000
+    # Returns lie in [0, 1]: a standard error below 0.008; five of them.
+    assert abs(played.mean - exact.mean) < 0.04
+    low, high = played.interval
+    assert low <= exact.quantile <= high
+
+
+class Played(gymnasium.Env):
+    """Another environment with its table hidden."""
+
+    def __init__(self, env):
+        self.env = env
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+
+    def reset(self, **arguments):
+        return self.env.reset(**arguments)
+
+    def step(self, action):
+        return self.env.step(action)
+
+
+def test_other_threads_run_while_it_learns():
+    model = bqrl.DeepBQRL("CartPole-v1", hidden=[256, 256], n_critics=8, batch_size=256, learning_starts=256)
+    model.learn(total_timesteps=256)
+    # An update takes milliseconds without a single Python instruction: a thread that counts gets most of that time.
+    # Were Python held, it would advance only between steps, a few times per step.
+    counted, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counted[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    model.learn(total_timesteps=20)
+    done.set()
+    thread.join()
+    assert counted[0] > 20_000
+
+
+def test_ctrl_c_stops_and_loses_nothing(tmp_path):
+    class Interrupting(bqrl.Callback):
+        def on_episode_end(self, model, episode):
+            if episode.episode == 20:
+                signal.raise_signal(signal.SIGINT)
+
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(total_episodes=1000, callback=Interrupting(), log_dir=tmp_path / "log")
+    assert model.num_episodes == 20
+    assert len((tmp_path / "log/episodes.csv").read_text().splitlines()) == 21
+    model.save(tmp_path / "model")
+    model.learn(total_episodes=5)
+    assert bqrl.load(tmp_path / "model").num_episodes == 20
+
+
+def test_callbacks_are_called_and_can_stop():
+    seen = []
+
+    class Everything(bqrl.Callback):
+        def on_training_start(self, model):
+            seen.append("start")
+
+        def on_step(self, model):
+            seen.append("step")
+
+        def on_training_end(self, model):
+            seen.append("end")
+
+    def stop(model, episode):
+        seen.append(episode)
+        return episode.episode < 2
+
+    model = bqrl.DeepBQRL(TimeLimit(Diary(), 10), **SMALL)
+    assert model.learn(total_timesteps=1000, callback=[Everything(), stop]) is model
+    steps = ["step"]
+    first, second = bqrl.Episode(1, 1 + 2.0, 2), bqrl.Episode(2, 11 + 12 + 13.0, 3)
+    assert seen == ["start", *steps * 2, first, *steps * 3, second, "end"]
+
+
+def test_progress_is_shown_on_standard_error(capsys):
+    bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL).learn(total_timesteps=200, progress_bar=True)
+    captured = capsys.readouterr()
+    assert captured.out == "" and "200/200 steps" in captured.err
+
+
+def test_steps_and_episodes_are_counted_exactly():
+    model = bqrl.DeepBQRL("CartPole-v1", **SMALL)
+    assert model.learn(33).num_timesteps == 33
+    assert model.learn(total_timesteps=1).num_timesteps == 34
+    episodes = model.num_episodes
+    assert model.learn(total_episodes=3).num_episodes == episodes + 3

@@ -1,0 +1,100 @@
+"""What `predict` returns and remembers."""
+
+import gymnasium
+import numpy as np
+import pytest
+from support import SMALL
+
+import bqrl
+
+
+@pytest.fixture(scope="module")
+def model():
+    return bqrl.DeepBQRL("bqrl/AssetSelling-v0", risk_level=0.1, seed=1).learn(total_episodes=300)
+
+
+def test_the_state_counts_decisions_and_rewards(model):
+    _, state = model.predict(5)
+    assert state.tolist() == [[1, 0]]
+    _, state = model.predict(7, state, reward=0.25)
+    assert state.tolist() == [[2, 0.25]]
+    _, state = model.predict(7, state, reward=0.5)
+    assert state.tolist() == [[3, 0.75]]
+    _, state = model.predict(7, state, episode_start=np.array([True]), reward=9.0)
+    assert state.tolist() == [[1, 0]]
+    _, state = model.predict(np.array([1, 2]), np.array([[4, 0.5], [6, 0.1]]), np.array([False, True]), reward=[1, 2])
+    assert state.tolist() == [[5, 1.5], [1, 0]]
+
+
+def test_rewards_are_discounted_where_they_were_earned():
+    model = bqrl.DeepBQRL("CartPole-v1", gamma=0.5, **SMALL)
+    seen, state = np.zeros(4, np.float32), None
+    for want in (0, 1, 1.5, 1.75):
+        _, state = model.predict(seen, state, reward=1.0)
+        assert state[0, 1] == want
+
+
+def test_the_stage_matters(model):
+    # With one decision left everything is sold that was not at first.
+    offers = np.arange(1, 25)
+    first, _ = model.predict(offers)
+    last, _ = model.predict(offers, np.tile([9.0, 0.0], (24, 1)), reward=np.zeros(24))
+    assert first.sum() > last.sum()
+
+
+def test_batches_and_single_observations_agree(model):
+    batch = np.arange(25)
+    together, _ = model.predict(batch)
+    assert together.tolist() == [model.predict(int(s))[0] for s in batch]
+    assert model.predict(np.int64(5))[0] == model.predict(5)[0] == model.predict(np.array(5))[0]
+
+
+def test_rewards_come_with_wrapped_observations(model):
+    env = bqrl.ObserveReward(gymnasium.make("bqrl/AssetSelling-v0"))
+    assert env.reset(seed=1)[0] == {"observation": 5, "reward": 0.0}
+    seen, reward, *_ = env.step(0)
+    assert seen["reward"] == reward == 5 / 24 and env.observation_space.contains(env.reset()[0])
+    seen = {"observation": np.array([3, 4]), "reward": np.array([[0.5], [0.25]])}
+    _, state = model.predict(seen, np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([False, False]))
+    assert state.tolist() == [[2, 0.5], [2, 0.25]]
+
+
+def test_a_caller_who_forgets_the_rewards_is_told_once():
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL)
+    _, state = model.predict(5)
+    with pytest.warns(UserWarning, match="ObserveReward"):
+        model.predict(5, state)
+    model.predict(5, state)
+
+
+def test_a_model_for_one_level_refuses_others(model):
+    assert model.predict(5, risk_level=0.1)[0] == model.predict(5)[0]
+    with pytest.raises(ValueError, match=r"trained for risk_level=0.1"):
+        model.predict(5, risk_level=0.5)
+    with pytest.raises(ValueError, match=r"trained for risk_level=0.1"):
+        model.predict(5, risk_level=0.1, beta=0.05)
+
+
+def test_a_risk_neutral_model_serves_every_level():
+    model = bqrl.QRDQN("bqrl/AssetSelling-v0", seed=1).learn(total_episodes=50)
+    assert model.risk_levels == [0.1, 0.5, 0.9]
+    for level in (0.05, 0.5, 0.99):
+        assert model.predict(5, risk_level=level)[0] == model.predict(5)[0]
+        assert model.evaluate(risk_level=level).risk_level == level
+    with pytest.raises(ValueError, match=r"tau must lie in \(0, 1\)"):
+        model.predict(5, risk_level=1.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (dict(observation=25 + 1), "from 0 to 25"),
+        (dict(observation=np.array([[1, 2]])), "integer observation"),
+        (dict(observation=5, state=np.zeros((2, 2)), reward=0), "state has 2 rows, want 1"),
+        (dict(observation=5, state=np.array([[-1.0, 0]]), reward=0), "not negative"),
+        (dict(observation=np.array([5, 5]), state=np.zeros((2, 2)), reward=[0, 0, 0]), "reward has 3 rows, want 2"),
+    ],
+)
+def test_wrong_arguments_are_named(model, wrong, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        model.predict(**wrong)

@@ -1,0 +1,97 @@
+"""Saving, loading, going on."""
+
+import json
+import subprocess
+import os
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from support import SMALL
+
+import bqrl
+from bqrl import _bqrl
+
+
+def state(model, path):
+    """Every byte that a save holds, but for the number it is under."""
+    model.save(path)
+    newest = max(p for p in Path(path).iterdir() if p.is_dir())
+    return {p.name: p.read_bytes() for p in newest.iterdir() if p.name != "manifest.json"}
+
+
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN])
+@pytest.mark.parametrize("env", ["CartPole-v1", "bqrl/FrozenLake-v0", "FrozenLake-v1"])
+def test_a_loaded_model_goes_on_bit_for_bit(kind, env, tmp_path):
+    straight = kind(env, seed=7, **SMALL).learn(total_episodes=30)
+    halfway = kind(env, seed=7, **SMALL).learn(total_episodes=13)
+    halfway.save(tmp_path / "halfway")
+    resumed = kind.load(tmp_path / "halfway", env=gymnasium.make(env)).learn(total_episodes=17)
+    assert state(resumed, tmp_path / "a") == state(straight, tmp_path / "b")
+    assert resumed.weights() == straight.weights()
+    other = kind(env, seed=8, **SMALL).learn(total_episodes=30)
+    assert other.weights() != straight.weights()
+
+
+def test_records_go_on_where_the_saved_model_left_them(tmp_path):
+    # Saved at 10, went on to 14, killed: the four rows after the save are made anew.
+    def learn(model, episodes, callback=None):
+        model.learn(total_episodes=episodes, log_dir=tmp_path / "log", callback=callback)
+
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL)
+    learn(model, 14, bqrl.CheckpointCallback(tmp_path / "model", every=10))
+    before = (tmp_path / "log/episodes.csv").read_text()
+    resumed = bqrl.load(tmp_path / "model", env="bqrl/AssetSelling-v0")
+    assert resumed.num_episodes == 10
+    learn(resumed, 4)
+    assert (tmp_path / "log/episodes.csv").read_text() == before
+    rows = (tmp_path / "log/monitor.csv").read_text().splitlines()
+    assert json.loads(rows[0][1:])["env_id"] == "bqrl/AssetSelling-v0" and rows[1] == "r,l,t" and len(rows) == 16
+
+
+def test_predictions_do_not_depend_on_saving(tmp_path):
+    model = bqrl.DeepBQRL("CartPole-v1", **SMALL).learn(total_timesteps=100)
+    model.save(tmp_path / "model")
+    again = bqrl.load(tmp_path / "model")
+    batch = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    assert np.array_equal(model.predict(batch)[0], again.predict(batch)[0])
+    assert again.env is None
+    with pytest.raises(ValueError, match="no environment"):
+        again.learn(10)
+
+
+def test_a_wrong_or_damaged_file_is_refused(tmp_path):
+    model = bqrl.DeepBQRL("CartPole-v1", **SMALL).learn(total_timesteps=20)
+    model.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="holds a deep-bqrl model, not a QRDQN"):
+        bqrl.QRDQN.load(tmp_path / "model")
+    with pytest.raises(ValueError, match="no saved model"):
+        bqrl.load(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="observations"):
+        bqrl.load(tmp_path / "model", env="FrozenLake-v1")
+    # Another limit is no obstacle: the model's horizon stays what it was.
+    assert bqrl.load(tmp_path / "model", env=gymnasium.make("CartPole-v1", max_episode_steps=50)).horizon == 500
+    critics = next((tmp_path / "model").glob("*/critics.safetensors"))
+    critics.write_bytes(critics.read_bytes()[:-1])
+    with pytest.raises(OSError, match="critics.safetensors"):
+        bqrl.load(tmp_path / "model")
+
+
+def test_the_command_line_learns_the_same_bits(tmp_path):
+    """The same steps from Python, with the environment's stream running on as the command line has it."""
+    binary = os.environ.get("BQRL_BIN")
+    if binary is None:
+        pytest.skip("BQRL_BIN names no bqrl binary; cargo xtask test does")
+    run = [binary, "train", "asset-selling", "--seed", "5", "--episodes", "60", "--quiet", "--out", tmp_path / "run"]
+    subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", seed=5)
+    core = model._core
+    simulator = _bqrl.Simulator(model.env.unwrapped.problem, 5)
+    core.open(1)
+    for _ in range(60):
+        action = core.begin(0, simulator.reset())
+        while isinstance(action, int):
+            after, reward, over = simulator.step(action)
+            action = core.step(0, reward, after, over, False)
+    assert next((tmp_path / "run").rglob("weights.safetensors")).read_bytes() == model.weights()
