@@ -380,6 +380,7 @@ mod tests {
                 });
                 let bootstraps = matches!(end, End::NotYet | End::Cutoff);
                 wanted.push(Remembered {
+                    number: k as u64,
                     x: (now, x, 0.0),
                     action: e,
                     reward: k as f64,
