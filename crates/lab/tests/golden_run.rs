@@ -66,10 +66,9 @@ const GOLDEN: [Golden; 2] = [
     Golden {
         algo: "ucb-bqrl",
         settings: &[
-            "agent.radius_scale=0.1",
+            "agent.radius_scale=0.3",
             "agent.prior=pooled",
             "agent.prior_strength=1.0",
-            "agent.explore_episodes=3",
             "agent.slack=1.0",
         ],
         changes: &[
@@ -81,7 +80,6 @@ const GOLDEN: [Golden; 2] = [
             "agent.prior=uniform",
             "agent.prior=shifted",
             "agent.prior_strength=0.0",
-            "agent.explore_episodes=0",
             "agent.slack=0.0",
             "agent.replan_every=1",
             "agent.max_returns=5",
