@@ -14,13 +14,13 @@
 //! tells: rewards r(s,a) or r(s') and terminal states where it names them. Where it does not, a reward is what was seen
 //! with (s, a, s'), an unseen one is the largest that is possible, and a state is terminal once an episode ended in it.
 //!
-//! Ours: the prior Q_a, `explore_episodes` episodes that go where n is small, and `slack`: where P(R < g) is below τ the
-//! behaviour spends that share of the difference on the mean; the output keeps it against the error of P̂.
+//! Ours: the prior Q_a, and `slack`: where P(R < g) is below τ the behaviour spends that share of the difference on the mean;
+//! the output keeps it against the error of P̂.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_mdp::env::{EnvSpec, KnownRewards};
 use bqrl_mdp::model::Outcome;
-use bqrl_mdp::plan::robust::{RobustMean, RobustModel, RobustPlanner, RobustPolicy, RobustRow};
+use bqrl_mdp::plan::robust::{RobustModel, RobustPlanner, RobustPolicy, RobustRow};
 use bqrl_mdp::trajectory::{AugmentedInput, End};
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
@@ -48,8 +48,6 @@ pub struct Config {
     pub prior: Prior,
     /// κ: how many observations the prior counts for.
     pub prior_strength: f64,
-    /// Episodes at first that go where little is known.
-    pub explore_episodes: usize,
     /// The share of a quantile's slack that the behaviour spends on the mean.
     pub slack: f64,
     /// Episodes after which a plan is renewed though no count has doubled; 0 waits for a count.
@@ -146,7 +144,6 @@ pub struct UcbBqrl {
     behaviour: RobustPolicy,
     greedy: RobustPolicy,
     plans: u64,
-    exploring: bool,
 }
 
 /// What [`Agent::save`] keeps beside the counts.
@@ -199,7 +196,6 @@ impl UcbBqrl {
             behaviour,
             greedy,
             plans: 1,
-            exploring: false,
             config,
         })
     }
@@ -227,10 +223,6 @@ impl UcbBqrl {
         self.planned = self.counts.clone();
         self.plans += 1;
     }
-
-    fn explore(&self, x: &Input) -> usize {
-        self.beliefs().curious(&self.counts, x.stage).action(x.stage, state(x))
-    }
 }
 
 fn augmented(x: &Input) -> AugmentedInput {
@@ -238,21 +230,20 @@ fn augmented(x: &Input) -> AugmentedInput {
 }
 
 impl Agent for UcbBqrl {
-    fn begin_episode(&mut self, episode: usize) {
+    fn begin_episode(&mut self, _: usize) {
         let since = self.counts.episodes - self.planned.episodes;
         let due = self.config.replan_every > 0 && since >= self.config.replan_every as u64;
         if due || self.has_doubled() {
             self.plan();
         }
         self.counts.episodes += 1;
-        self.exploring = episode < self.config.explore_episodes;
     }
 
     fn act(&mut self, x: &Input) -> usize {
         if x.stage == 0 {
             self.counts.starts[state(x)] += 1;
         }
-        if self.exploring { self.explore(x) } else { self.behaviour.action(&augmented(x)) }
+        self.behaviour.action(&augmented(x))
     }
 
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
@@ -439,10 +430,9 @@ impl Beliefs<'_> {
         };
         let kind = match self.config.prior {
             Prior::Uniform => Kind::Uniform,
-            Prior::Pooled => Kind::Pooled,
             Prior::Shifted => Kind::Shifted,
             Prior::Adaptive if evidence(Kind::Shifted) > evidence(Kind::Pooled) => Kind::Shifted,
-            Prior::Adaptive => Kind::Pooled,
+            Prior::Pooled | Prior::Adaptive => Kind::Pooled,
         };
         (0..self.n_actions).map(|action| pooled.prior(action, kind)).collect()
     }
@@ -472,22 +462,6 @@ impl Beliefs<'_> {
                 (behaviour, greedy)
             }
         }
-    }
-
-    /// The policy that meets the most that is unknown, from a stage on: every step pays 1/√(1 + n(s,a)), and what was
-    /// never tried leads wherever that is best.
-    fn curious(&self, counts: &Counts, stage: usize) -> RobustMean {
-        let mut model = self.model(counts);
-        model.discount = 1.0;
-        model.arrival.fill(0.0);
-        for (rows, counted) in model.kernels.iter_mut().zip(&counts.kernels) {
-            for (row, counted) in rows.iter_mut().zip(counted) {
-                let bonus = 1.0 / (1.0 + counted.n as f64).sqrt();
-                row.outcomes.iter_mut().for_each(|o| o.reward = bonus);
-                row.elsewhere = bonus;
-            }
-        }
-        RobustMean::new(&model, false, stage)
     }
 }
 
@@ -523,7 +497,9 @@ impl PriorOf {
         let of = |next: usize| (next, self.shifted[next + n_states - 1 - state]);
         let mut moves: Vec<(usize, f64)> = (0..n_states).map(of).filter(|&(_, p)| p > 0.0).collect();
         let sum: f64 = moves.iter().map(|&(_, p)| p).sum();
-        moves.iter_mut().for_each(|(_, p)| *p /= sum);
+        for (_, p) in &mut moves {
+            *p /= sum;
+        }
         moves
     }
 }

@@ -12,14 +12,13 @@ use bqrl_mdp::tabular::TabularEnv;
 
 fn config() -> Config {
     Config {
-        radius_scale: 0.003,
+        radius_scale: 0.03,
         delta: 0.1,
         stationary: true,
         objective: Objective::Point,
         output: Output::Nominal,
         prior: Prior::Adaptive,
-        prior_strength: 1.0,
-        explore_episodes: 5,
+        prior_strength: 0.25,
         slack: 1.0,
         replan_every: 0,
         max_returns: 4096,

@@ -207,7 +207,6 @@ const GOLDEN: [Golden; 8] = [
             "agent.radius_scale=0.3",
             "agent.prior=pooled",
             "agent.prior_strength=1.0",
-            "agent.explore_episodes=3",
             "agent.slack=1.0",
         ],
         changes: &[
@@ -219,7 +218,6 @@ const GOLDEN: [Golden; 8] = [
             "agent.prior=uniform",
             "agent.prior=shifted",
             "agent.prior_strength=0.0",
-            "agent.explore_episodes=0",
             "agent.slack=0.0",
             "agent.replan_every=1",
             "agent.max_returns=5",

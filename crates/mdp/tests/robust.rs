@@ -295,7 +295,7 @@ fn a_larger_ball_is_more_optimistic_and_the_largest_knows_no_failure() {
         let mut model = certain(&problem.model);
         model.kernels[0].iter_mut().for_each(|row| row.radius = radius);
         model.arrival = (0..16).map(|s| f64::from(u8::from(s == 15))).collect();
-        RobustMean::new(&model, true, 0).value(0, 0)
+        RobustMean::new(&model, true).value(0, 0)
     };
     let values = [0.0, 0.02, 0.1, 0.5, 2.0].map(success);
     assert!(values.windows(2).all(|pair| pair[0] < pair[1]), "{values:?}");

@@ -20,6 +20,8 @@
 //!
 //! Rows that nobody has tried are many and alike: `shared` distributions are summed once a stage and target.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use bqrl_math::buffer::Buffer;
@@ -129,26 +131,52 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// min over the ball of Σ p f: `worst` lists (f, p) with the largest f first, `best` is the smallest f of all successors.
-/// Moves ρ/2, or less when there is nothing worse than `best` left, and tells `moved` how much came from which entry.
-fn move_mass(
-    worst: impl Iterator<Item = (f64, f64)>,
-    best: f64,
-    radius: f64,
-    mut moved: impl FnMut(usize, f64),
-) -> f64 {
-    let mut left = radius / 2.0;
-    let mut gain = 0.0;
-    for (index, (cost, mass)) in worst.enumerate() {
-        if left <= 0.0 || cost <= best {
-            break;
-        }
-        let mass = mass.min(left);
-        left -= mass;
-        gain += mass * (cost - best);
-        moved(index, mass);
+/// A successor: its ℓ and b, and the nominal probability of going there.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    loss: f64,
+    below: f64,
+    mass: f64,
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.loss.total_cmp(&other.loss)
     }
-    gain
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+/// The inner minimum: what is taken off Σ p ℓ, and off Σ p b, by moving ρ/2 to `best` from the entries with the largest ℓ, or
+/// less when nothing worse than `best` is left. A heap finds them one by one: a small ρ needs few. `entries` is left empty.
+fn move_mass(entries: &mut Vec<Entry>, best: (f64, f64), radius: f64) -> (f64, f64) {
+    let mut heap = BinaryHeap::from(std::mem::take(entries));
+    let mut left = radius / 2.0;
+    let (mut off, mut off_below) = (0.0, 0.0);
+    while left > 0.0
+        && let Some(worst) = heap.pop()
+        && worst.loss > best.0
+    {
+        let mass = worst.mass.min(left);
+        left -= mass;
+        off += mass * (worst.loss - best.0);
+        off_below += mass * (worst.below - best.1);
+    }
+    *entries = heap.into_vec();
+    entries.clear();
+    (off, off_below)
 }
 
 /// The risk-neutral plan in the most favourable model of the ball.
@@ -162,8 +190,8 @@ pub struct RobustMean {
 }
 
 impl RobustMean {
-    /// Plans the stages from `first` on; with `optimistic` false the nominal probabilities are taken for the truth.
-    pub fn new(model: &RobustModel, optimistic: bool, first: usize) -> Self {
+    /// Plans; with `optimistic` false the nominal probabilities are taken for the truth.
+    pub fn new(model: &RobustModel, optimistic: bool) -> Self {
         model.check();
         let RobustModel { n_states, n_actions, horizon, .. } = *model;
         let mut plan = Self {
@@ -171,15 +199,13 @@ impl RobustMean {
             losses: vec![Vec::new(); horizon],
             actions: vec![Vec::new(); horizon],
         };
-        let mut entries: Vec<(f64, f64)> = Vec::new();
-        for stage in (first..horizon).rev() {
+        let mut entries = Vec::new();
+        for stage in (0..horizon).rev() {
             let discount = model.discount.powi(stage as i32);
             let rows = &model.kernels[model.kernel(stage)];
             let later = &plan.values[stage + 1];
             let there: Vec<f64> = (0..n_states).map(|s| discount * model.arrival[s] + later[s]).collect();
             let (_, best) = range(there.iter().copied());
-            let mut order: Vec<usize> = (0..n_states).collect();
-            order.sort_by(|&a, &b| there[a].total_cmp(&there[b]));
             let shared: Vec<f64> =
                 model.shared.iter().map(|p| p.iter().zip(&there).map(|(p, v)| p * v).sum()).collect();
             let mut means = vec![0.0; n_states * n_actions];
@@ -208,15 +234,14 @@ impl RobustMean {
                 let mut mean = seen + row.shared * (elsewhere + shared[which]);
                 if radius > 0.0 {
                     // Values are costs with the sign turned.
-                    entries.clear();
-                    entries.extend(row.outcomes.iter().map(|o| (-value(o), o.probability)));
+                    let entry = |value: f64, mass| Entry { loss: -value, below: -value, mass };
+                    entries.extend(row.outcomes.iter().map(|o| entry(value(o), o.probability)));
                     if row.shared > 0.0 {
-                        let of_state =
-                            |&s: &usize| (-(elsewhere + there[s]), row.shared * model.shared[which][s]);
-                        entries.extend(order.iter().map(of_state));
+                        let distribution = there.iter().zip(&model.shared[which]);
+                        entries.extend(distribution.map(|(v, p)| entry(elsewhere + v, row.shared * p)));
                     }
-                    entries.sort_by(|a, b| b.0.total_cmp(&a.0));
-                    mean += move_mass(entries.iter().copied(), -(elsewhere + best), radius, |_, _| {});
+                    let best = -(elsewhere + best);
+                    mean += move_mass(&mut entries, (best, best), radius).0;
                 }
                 if row.outcomes.is_empty() {
                     untried.push((key.0, key.1, mean - elsewhere));
@@ -237,7 +262,9 @@ impl RobustMean {
                 let top = means[best];
                 actions[state] = best as u16;
                 plan.values[stage][state] = top;
-                means.iter_mut().for_each(|mean| *mean = (top - *mean).max(0.0));
+                for mean in means {
+                    *mean = (top - *mean).max(0.0);
+                }
             }
             plan.losses[stage] = means;
             plan.actions[stage] = actions;
@@ -395,7 +422,7 @@ impl<'a> RobustPlanner<'a> {
     /// Prepares a model; with `optimistic` false the nominal probabilities are taken for the truth. Rewards are rounded
     /// down where the returns would have more than `max_returns` rungs.
     pub fn new(model: &'a RobustModel, optimistic: bool, max_returns: usize) -> Self {
-        let mean = Arc::new(RobustMean::new(model, optimistic, 0));
+        let mean = Arc::new(RobustMean::new(model, optimistic));
         let rewards = model.rewards();
         let discounts: Vec<f64> = (0..model.horizon).map(|stage| model.discount.powi(stage as i32)).collect();
         let (low, high) = range(rewards.iter().copied());
@@ -724,7 +751,15 @@ struct Anywhere {
     /// Per shared distribution: its expected ℓ and b, by rung.
     means: Vec<(Vec<f64>, Vec<f64>)>,
     /// Rows that nobody has tried, by (distribution, radius): their ℓ and b.
-    untried: Vec<((usize, u64), (Vec<f64>, Vec<f64>))>,
+    untried: Vec<Untried>,
+}
+
+/// ℓ and b, by rung, of rows without data that have a distribution and a radius in common.
+struct Untried {
+    which: usize,
+    radius: f64,
+    loss: Vec<f64>,
+    below: Vec<f64>,
 }
 
 impl StagePass<'_> {
@@ -738,9 +773,9 @@ impl StagePass<'_> {
             Band { low, width, loss: vec![1.0; n_states * width], below: vec![1.0; n_states * width] };
         let mut cells = vec![0; n_states * width];
         let (mut loss, mut below, mut entries) = (vec![0.0; width], vec![0.0; width], Vec::new());
-        for state in 0..n_states {
+        for (state, &is_terminal) in terminal.iter().enumerate() {
             let cut = state * width..(state + 1) * width;
-            if terminal[state] {
+            if is_terminal {
                 for (cell, rung) in (low..high).enumerate() {
                     let cost = Band::at(&self.over.loss[..self.over.width], self.over.low, rung);
                     (band.loss[cut.start + cell], band.below[cut.start + cell]) = (cost, cost);
@@ -791,10 +826,10 @@ impl StagePass<'_> {
         let width = (high - low) as usize;
         let mut there =
             Band { low, width, loss: vec![0.0; n_states * width], below: vec![0.0; n_states * width] };
-        for state in 0..n_states {
+        for (state, &shift) in arrival.iter().enumerate() {
             let (to, from) =
                 (state * width..(state + 1) * width, state * later.width..(state + 1) * later.width);
-            let begin = low - arrival[state];
+            let begin = low - shift;
             Band::add(&mut there.loss[to.clone()], 1.0, &later.loss[from.clone()], later.low, begin);
             Band::add(&mut there.below[to], 1.0, &later.below[from], later.low, begin);
         }
@@ -899,7 +934,6 @@ impl StagePass<'_> {
                 if loss[cell] <= TRIM {
                     continue;
                 }
-                entries.clear();
                 let rung = low + cell as i64;
                 entries.extend(row.outcomes.iter().zip(&self.shifts.outcomes[index]).map(|(o, shift)| {
                     Entry {
@@ -924,21 +958,19 @@ impl StagePass<'_> {
         anywhere: &'b mut Anywhere,
         entries: &mut Vec<Entry>,
     ) -> (&'b [f64], &'b [f64]) {
-        let key = (which, radius.to_bits());
-        let known = anywhere.untried.iter().position(|(k, _)| *k == key);
+        let known = anywhere.untried.iter().position(|u| u.which == which && u.radius == radius);
         let at = known.unwrap_or_else(|| {
             let (mut loss, mut below) = anywhere.means[which].clone();
             for cell in 0..loss.len() {
-                entries.clear();
                 let rung = anywhere.there.low + cell as i64;
                 let moved = self.move_at(rung, radius, Some((which, 1.0)), anywhere, entries);
                 loss[cell] = (loss[cell] - moved.0).max(0.0);
                 below[cell] = (below[cell] - moved.1).max(0.0);
             }
-            anywhere.untried.push((key, (loss, below)));
+            anywhere.untried.push(Untried { which, radius, loss, below });
             anywhere.untried.len() - 1
         });
-        let (loss, below) = &anywhere.untried[at].1;
+        let Untried { loss, below, .. } = &anywhere.untried[at];
         (loss, below)
     }
 
@@ -954,7 +986,7 @@ impl StagePass<'_> {
     ) -> (f64, f64) {
         let (there, n_states) = (&anywhere.there, self.planner.model.n_states);
         let cell = usize::try_from(rung - there.low).ok();
-        let (best, best_below) = match cell {
+        let best = match cell {
             None => (0.0, 0.0),
             Some(cell) if cell >= there.width => (1.0, 1.0),
             Some(cell) => {
@@ -982,19 +1014,6 @@ impl StagePass<'_> {
                 }
             }
         }
-        entries.sort_unstable_by(|a, b| b.loss.total_cmp(&a.loss));
-        let mut off_below = 0.0;
-        let off = move_mass(entries.iter().map(|e| (e.loss, e.mass)), best, radius, |i, mass| {
-            off_below += mass * (entries[i].below - best_below);
-        });
-        (off, off_below)
+        move_mass(entries, best, radius)
     }
-}
-
-/// A successor at one rung.
-#[derive(Clone, Copy)]
-struct Entry {
-    loss: f64,
-    below: f64,
-    mass: f64,
 }
