@@ -672,6 +672,7 @@ impl Agent for TargetTracking {
         }
         self.replay.store(transition);
         self.stored += 1;
+        self.grid.observe_reward(transition.reward, transition.end.is_over());
         if transition.end.is_over() {
             let before = self.grid.grid();
             if self.grid.observe(transition.next.collected) {
@@ -998,6 +999,7 @@ mod tests {
         let observation = Observation::Index(1);
         let x = Input { stage: 2, observation: &observation, collected: 1.5 };
         let before = agent.values(&x, 0..16, Some(1));
+        agent.grid.observe_reward(2.0, false);
         while agent.grid.grid().high < 8.0 {
             // 1.5 times 16/3 is 8.
             agent.grid.observe(16.0 / 3.0);

@@ -3,11 +3,15 @@
 //! ```text
 //! g_i     = low + (i+1)/n · (high − low)            i = 0..n−1; every return counts as at least low
 //! at first  0, and what one step can pay
-//! R > high  high ← low + 1.5 (R − low)
+//! R ≥ high  high ← low + 1.5 (R − low)              at most H times the largest reward after which an episode went on,
+//!                                                   plus the largest of all
 //! q < low   low  ← high − 1.5 (high − q)            q the 5 % quantile of the last 200 returns
 //! after 50, 100, 200, … episodes                    if [q, max R] is less than half as wide as the range, the range
 //!                                                   becomes it, with a tenth on either side
 //! ```
+//!
+//! A return that reaches the top says that more may be had, unless rewards so far came only where an episode ended: an agent
+//! without targets above what it earns has no reason to try for more.
 //!
 //! Never beyond what the horizon and the bounds of a step's reward allow. A return outside the range is told from none
 //! beyond it, which is harmless below: a target only asks whether it was reached.
@@ -74,6 +78,10 @@ pub struct ReturnGrid {
     given: bool,
     /// What returns cannot exceed, if that is known.
     bounds: Option<(f64, f64)>,
+    horizon: usize,
+    /// The largest reward after which an episode went on, and the largest of all; at least 0.
+    continued: f64,
+    reward: f64,
     recent: VecDeque<f64>,
     largest: Option<f64>,
     episodes: u64,
@@ -91,6 +99,9 @@ impl ReturnGrid {
             grid: Grid { low, high, n },
             given: given.is_some(),
             bounds: step.map(|(least, most)| (spec.horizon as f64 * least, spec.horizon as f64 * most)),
+            horizon: spec.horizon,
+            continued: 0.0,
+            reward: 0.0,
             recent: VecDeque::new(),
             largest: None,
             episodes: 0,
@@ -100,6 +111,14 @@ impl ReturnGrid {
     /// The grid now.
     pub fn grid(&self) -> Grid {
         self.grid
+    }
+
+    /// Learns of a reward, and whether the episode ended with it.
+    pub fn observe_reward(&mut self, reward: f64, ended: bool) {
+        self.reward = self.reward.max(reward);
+        if !ended {
+            self.continued = self.continued.max(reward);
+        }
     }
 
     /// Learns of an episode's return. True if the grid has changed.
@@ -119,8 +138,10 @@ impl ReturnGrid {
         let least = sorted[(BELOW * sorted.len() as f64) as usize];
 
         let Grid { mut low, mut high, n } = self.grid;
-        if episode_return > high {
-            high = low + GROWTH * (episode_return - low);
+        if episode_return >= high {
+            let most = self.horizon as f64 * self.continued + self.reward;
+            let wanted = low + GROWTH * (episode_return - low);
+            high = high.max(wanted.min(most)).max(episode_return);
         }
         if least < low {
             low = high - GROWTH * (high - least);
@@ -184,12 +205,20 @@ mod tests {
         let mut grid = ReturnGrid::new(None, 4, &spec(Some((0.0, 3.0))));
         assert_eq!((grid.grid().low, grid.grid().high), (0.0, 3.0));
         assert!(!grid.observe(2.0));
+        // At the top, but so far all rewards came at an end: no more is to be had.
+        grid.observe_reward(3.0, true);
+        assert!(!grid.observe(3.0));
+        // Now the episode went on after a 2: up to 10·2 + 3 may follow.
+        grid.observe_reward(2.0, false);
         assert!(grid.observe(10.0));
         assert_eq!(grid.grid().high, 15.0);
-        assert!(grid.observe(22.0));
+        assert!(grid.observe(16.0));
+        assert_eq!(grid.grid().high, 23.0);
+        grid.observe_reward(3.0, false);
+        assert!(grid.observe(23.0));
         assert_eq!(grid.grid().high, 30.0);
         assert!(!grid.observe(30.0));
-        // Below: one return in five is more than 5 %, so the low end follows, but not below 0.
+        // Below: one return in seven is more than 5 %, so the low end follows, but not below 0.
         assert!(!grid.observe(-5.0));
         // Without bounds it does.
         let mut grid = ReturnGrid::new(None, 4, &spec(None));
