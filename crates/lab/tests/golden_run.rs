@@ -240,6 +240,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.prior_decay=10.0",
             "agent.updates_per_step=2.0",
             "agent.updates_per_root=10.0",
+            "agent.bootstrap=0.5",
             "agent.replay_capacity=50",
             // The same bits on every machine.
             "agent.kernels=scalar",
