@@ -2,9 +2,9 @@
 
 Learn on any Gymnasium environment with discrete actions:
 
-    model = bqrl.DeepBQRL("CartPole-v1", risk_level=0.1, seed=0)
+    model = bqrl.TargetTracking("CartPole-v1", seed=0)
     model.learn(total_timesteps=50_000, progress_bar=True)
-    action, state = model.predict(observation)
+    action, state = model.predict(observation, risk_level=0.1)
 
 Plan exactly where every probability is known:
 
@@ -20,7 +20,7 @@ from typing import Any
 from . import _bqrl, envs
 from ._bqrl import PlannedPolicy, Problem, __version__
 from ._plan import Certificate, Plan, PlannedLevel, plan
-from .agents import QRDQN, DeepBQRL, Evaluation, Model, load
+from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
 from .callbacks import Callback, CheckpointCallback, Episode
 from .envs import ObserveReward, TabularEnv
 
@@ -39,6 +39,7 @@ __all__ = [
     "Problem",
     "QRDQN",
     "TabularEnv",
+    "TargetTracking",
     "__version__",
     "load",
     "plan",

@@ -22,7 +22,7 @@ from ._limits import time_limit, vector_time_limit
 from .callbacks import Callback, CallbackLike, Episode, as_list
 from .envs import TabularEnv
 
-__all__ = ["DeepBQRL", "Evaluation", "Model", "QRDQN", "load"]
+__all__ = ["DeepBQRL", "Evaluation", "Model", "QRDQN", "TargetTracking", "load"]
 
 Env = gymnasium.Env[Any, Any]
 AnyEnv = Any  # gymnasium.Env | gymnasium.vector.VectorEnv; the latter is generic in three unrelated ways.
@@ -714,3 +714,43 @@ class QRDQN(Model):
     """
 
     algo = "qr-dqn"
+
+
+class TargetTracking(Model):
+    """Target tracking: critics for every target return at once, so that one trained model serves every risk level.
+
+    `predict(…, risk_level=0.1)` chooses the target at the root and follows it. Besides the arguments of `Model`, the
+    settings of its preset:
+
+    Args:
+        n_critics: M ≥ 1.
+        hidden: widths of the hidden layers of one network; every critic has one per action.
+        n_targets: ≥ 1 targets on the range of returns; up to one step of it is given away.
+        weights: in [0, 1], how much the probability of reaching a target counts against the mean.
+        return_low: the smallest return that is told apart …
+        return_high: … and the largest; both 0: found while learning.
+        behaviour_tau: levels in (0, 1) that are played for while learning, one drawn per episode.
+        thompson_decay: > 0; an episode follows a single critic with probability 1/(1 + t/this), in episodes.
+        prior_scale: ≥ 0, the size of the random priors …
+        prior_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        root_margin: ≥ 0, how far a target may be missed at the root and still count as reached.
+        zeta: ζ in (0, 1], the rate of the soft update.
+        output_scale: ≥ 0, a factor on the initial output weights.
+        output_bias: the initial output bias: optimistic when positive.
+        learning_rate: > 0, in the end …
+        learning_rate_extra: ≥ 0, … plus this much at first …
+        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        weight_decay: ≥ 0, at first …
+        weight_decay_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        batch_size: ≥ 1.
+        replay_capacity: ≥ 1, transitions.
+        learning_starts: transitions before the first update.
+        updates_per_root: > 0, minibatches per step: this over the root of the steps so far …
+        updates_per_step: > 0, … at most this many.
+        bootstrap: in (0, 1], the share of the transitions that a critic learns from.
+        relabel: in [0, 1], how often a transition is given another collected reward.
+        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
+        kernels: "auto", or the instructions to compute with.
+    """
+
+    algo = "target-tracking"

@@ -39,7 +39,7 @@ def test_the_horizon_ends_the_episode():
         env.unwrapped.step(1)
 
 
-@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN])
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
 def test_every_setting_is_documented_and_none_else(kind):
     documented = {line.split(":")[0].strip() for line in inspect.getdoc(kind).splitlines() if line.startswith("    ")}
     assert documented == set(bqrl.settings(kind.algo))
@@ -47,7 +47,7 @@ def test_every_setting_is_documented_and_none_else(kind):
 
 def test_every_class_is_an_algorithm_of_the_command_line():
     classes = {kind.algo for kind in vars(bqrl).values() if inspect.isclass(kind) and hasattr(kind, "algo")}
-    assert {"deep-bqrl", "qr-dqn"} <= classes <= {name for name, _, _ in _bqrl.algos()}
+    assert {"deep-bqrl", "qr-dqn", "target-tracking"} <= classes <= {name for name, _, _ in _bqrl.algos()}
 
 
 def test_everything_public_has_a_docstring():

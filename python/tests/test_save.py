@@ -21,7 +21,7 @@ def state(model, path):
     return {p.name: p.read_bytes() for p in newest.iterdir() if p.name != "manifest.json"}
 
 
-@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN])
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
 @pytest.mark.parametrize("env", ["CartPole-v1", "bqrl/FrozenLake-v0", "FrozenLake-v1"])
 def test_a_loaded_model_goes_on_bit_for_bit(kind, env, tmp_path):
     straight = kind(env, seed=7, **SMALL).learn(total_episodes=30)
@@ -50,8 +50,9 @@ def test_records_go_on_where_the_saved_model_left_them(tmp_path):
     assert json.loads(rows[0][1:])["env_id"] == "bqrl/AssetSelling-v0" and rows[1] == "r,l,t" and len(rows) == 16
 
 
-def test_predictions_do_not_depend_on_saving(tmp_path):
-    model = bqrl.DeepBQRL("CartPole-v1", **SMALL).learn(total_timesteps=100)
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
+def test_predictions_do_not_depend_on_saving(kind, tmp_path):
+    model = kind("CartPole-v1", **SMALL).learn(total_timesteps=100)
     model.save(tmp_path / "model")
     again = bqrl.load(tmp_path / "model")
     batch = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
