@@ -18,7 +18,7 @@ const EPISODES: usize = 100;
 fn main() {
     println!("| problem | states | radius_scale | plans | seconds a plan | share of the run |");
     println!("|---|---|---|---|---|---|");
-    for radius_scale in [0.0, 0.03] {
+    for radius_scale in [0.0, 0.1] {
         for offers in [25, 50, 100, 200, 400] {
             measure("asset-selling", "offers", &offers.to_string(), 0.1, radius_scale);
         }

@@ -12,7 +12,7 @@ use bqrl_mdp::tabular::TabularEnv;
 
 fn config() -> Config {
     Config {
-        radius_scale: 0.03,
+        radius_scale: 0.1,
         delta: 0.1,
         stationary: true,
         objective: Objective::Point,

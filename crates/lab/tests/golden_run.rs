@@ -204,9 +204,9 @@ const GOLDEN: [Golden; 8] = [
     Golden {
         algo: "ucb-bqrl",
         settings: &[
-            "agent.radius_scale=0.3",
-            "agent.prior=pooled",
-            "agent.prior_strength=1.0",
+            "agent.radius_scale=0.25",
+            "agent.prior=adaptive",
+            "agent.prior_strength=4.0",
             "agent.slack=1.0",
         ],
         changes: &[
@@ -223,7 +223,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.max_returns=5",
             "run.tau=[0.25]",
         ],
-        result: (0, 0.0, 0.0),
+        result: (100, 0.75, 2.5),
     },
     Golden {
         algo: "target-tracking",

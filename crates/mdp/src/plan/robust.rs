@@ -463,10 +463,22 @@ impl<'a> RobustPlanner<'a> {
     /// and τ, the share `slack` is spent on the mean, with at most `refinements` further passes.
     pub fn quantile_policy(&self, tau: f64, slack: f64, refinements: usize) -> RobustPlan {
         let tie = TIE_PRICE / (self.range.1 - self.range.0).max(f64::MIN_POSITIVE);
-        let swept = self.pass(Cost::Step, tie);
-        let root = &swept.root;
-        let reached = root.below.iter().take_while(|&&b| b < tau - PROBABILITY_TOLERANCE).count();
-        let rung = root.low - 1 + reached as i64;
+        let reached = |root: &Band| {
+            let below = root.below.iter().take_while(|&&b| b < tau - PROBABILITY_TOLERANCE).count();
+            root.low - 1 + below as i64
+        };
+        // What the nominal model attains, the most favourable one does: lower targets need no optimism.
+        let above = |rung: i64| Targets { from: rung - 1, to: i64::MAX };
+        let wanted = if self.optimistic {
+            above(reached(&self.pass(Ask { optimistic: false, ..self.ask(Cost::Step, 0.0) }).root))
+        } else {
+            Targets::ALL
+        };
+        let swept = self.pass(Ask { wanted, ..self.ask(Cost::Step, tie) });
+        let rung = reached(&swept.root);
+        let priced = |price| {
+            self.pass(Ask { wanted: Targets { from: rung, to: rung }, ..self.ask(Cost::Step, price) })
+        };
         let target = rung as f64 * self.quantum;
         let max_mean = self.root_mean();
         let plan = |swept: &Swept, price: f64| {
@@ -486,7 +498,7 @@ impl<'a> RobustPlanner<'a> {
             return kept;
         }
         let attains = |plan: &RobustPlan| plan.below < allowed - PROBABILITY_TOLERANCE;
-        let mut misses = plan(&self.pass(Cost::Step, MEAN_ONLY), MEAN_ONLY);
+        let mut misses = plan(&priced(MEAN_ONLY), MEAN_ONLY);
         if attains(&misses) {
             return misses;
         }
@@ -495,7 +507,7 @@ impl<'a> RobustPlanner<'a> {
             if !(lambda > 0.0 && lambda.is_finite()) {
                 break;
             }
-            let new = plan(&self.pass(Cost::Step, 1.0 / lambda), 1.0 / lambda);
+            let new = plan(&priced(1.0 / lambda), 1.0 / lambda);
             let utility = |plan: &RobustPlan| plan.mean - lambda * plan.below;
             if utility(&new) <= utility(&kept) + 1e-9 * (self.range.1 - self.range.0) {
                 break;
@@ -515,7 +527,7 @@ impl<'a> RobustPlanner<'a> {
     pub fn buffered_policy(&self, buffer: &Buffer, widths: usize) -> RobustPolicy {
         let tie = TIE_PRICE / (self.range.1 - self.range.0).max(f64::MIN_POSITIVE);
         let point = self.quantile_policy(buffer.tau(), 0.0, 0);
-        let envelope = self.pass(Cost::Step, 0.0).root;
+        let envelope = self.pass(self.ask(Cost::Step, 0.0)).root;
         // Below the band a target is sure, so that no window need reach further down.
         let lowest = (envelope.low - 1) as f64 * self.quantum;
         let rungs = envelope.low..=envelope.high();
@@ -525,7 +537,7 @@ impl<'a> RobustPlanner<'a> {
         let mut passes = Vec::new();
         for k in 1..=widths {
             let w = span * k as f64 / widths as f64;
-            let swept = self.pass(Cost::Ramp(w), tie);
+            let swept = self.pass(self.ask(Cost::Ramp(w), tie));
             let values: Vec<f64> = rungs
                 .clone()
                 .map(|rung| {
@@ -642,24 +654,40 @@ impl<'a> RobustPlanner<'a> {
         }
     }
 
-    /// One backward pass over all targets at once; `price` is 1/λ.
-    fn pass(&self, cost: Cost, price: f64) -> Swept {
+    /// A pass over all targets in the planner's own model.
+    fn ask(&self, cost: Cost, price: f64) -> Ask {
+        Ask { cost, price, optimistic: self.optimistic, wanted: Targets::ALL }
+    }
+
+    /// One backward pass over all wanted targets at once.
+    fn pass(&self, ask: Ask) -> Swept {
         let RobustModel { n_states, horizon, .. } = *self.model;
+        let cost = ask.cost;
         let width = if let Cost::Ramp(w) = cost { (w / self.quantum).ceil() as usize } else { 0 };
         let row: Vec<f64> = (0..width).map(|cell| self.cost(cost, 1 + cell as i64)).collect();
         let costs: Vec<f64> = row.iter().copied().cycle().take(width * n_states).collect();
         let over = Band { low: 1, width, loss: costs.clone(), below: costs };
         let mut later = over.clone();
-        let mut shifts: Option<Shifts> = None;
+        let one_for_all = self.model.discount == 1.0 && self.model.kernels.len() == 1;
+        let shifts: Vec<Shifts> =
+            (0..if one_for_all { 1 } else { horizon }).map(|stage| self.shifts(stage)).collect();
+        let shifts = |stage: usize| &shifts[if one_for_all { 0 } else { stage }];
+        let mut wanted = vec![ask.wanted];
+        for stage in 0..horizon {
+            wanted.push(wanted[stage].after(shifts(stage).range));
+        }
         let mut stages = Vec::with_capacity(horizon);
         for stage in (0..horizon).rev() {
-            let one_for_all = self.model.discount == 1.0 && self.model.kernels.len() == 1;
-            if !one_for_all || shifts.is_none() {
-                shifts = Some(self.shifts(stage));
+            let (band, actions) = StagePass {
+                planner: self,
+                stage,
+                ask,
+                wanted: wanted[stage],
+                shifts: shifts(stage),
+                later: &later,
+                over: &over,
             }
-            let shifts = shifts.as_ref().expect("just made");
-            let (band, actions) =
-                StagePass { planner: self, stage, price, shifts, later: &later, over: &over }.run();
+            .run();
             later = band;
             stages.push(actions);
         }
@@ -679,14 +707,51 @@ impl<'a> RobustPlanner<'a> {
 
     fn shifts(&self, stage: usize) -> Shifts {
         let rows = &self.model.kernels[self.model.kernel(stage)];
-        Shifts {
-            outcomes: rows
-                .iter()
-                .map(|row| row.outcomes.iter().map(|o| self.shift(stage, o.reward)).collect())
-                .collect(),
-            elsewhere: rows.iter().map(|row| self.shift(stage, row.elsewhere)).collect(),
-            arrival: self.model.arrival.iter().map(|&reward| self.shift(stage, reward)).collect(),
-        }
+        let outcomes: Vec<Vec<i64>> = rows
+            .iter()
+            .map(|row| row.outcomes.iter().map(|o| self.shift(stage, o.reward)).collect())
+            .collect();
+        let elsewhere: Vec<i64> = rows.iter().map(|row| self.shift(stage, row.elsewhere)).collect();
+        let arrival: Vec<i64> = self.model.arrival.iter().map(|&reward| self.shift(stage, reward)).collect();
+        let least = elsewhere.iter().min().zip(arrival.iter().min()).map_or(0, |(e, a)| e + a);
+        let most = elsewhere.iter().max().zip(arrival.iter().max()).map_or(0, |(e, a)| e + a);
+        let range =
+            outcomes.iter().flatten().fold((least, most), |(low, high), &by| (low.min(by), high.max(by)));
+        Shifts { outcomes, elsewhere, arrival, range }
+    }
+}
+
+/// What a pass is asked for.
+#[derive(Clone, Copy)]
+struct Ask {
+    cost: Cost,
+    /// 1/λ.
+    price: f64,
+    optimistic: bool,
+    /// At the root.
+    wanted: Targets,
+}
+
+/// The targets at which a pass must be right, as rungs, both ends included.
+#[derive(Clone, Copy)]
+struct Targets {
+    from: i64,
+    to: i64,
+}
+
+impl Targets {
+    const ALL: Self = Self { from: i64::MIN, to: i64::MAX };
+
+    /// What is left of them after a reward in this range.
+    fn after(self, (least, most): (i64, i64)) -> Self {
+        let end = |at: i64, by: i64| if at == i64::MIN || at == i64::MAX { at } else { at - by };
+        Self { from: end(self.from, most), to: end(self.to, least) }
+    }
+
+    /// The part of low..high that is wanted. What lies below is taken for safe, what lies above for lost; nobody looks.
+    fn cut(self, low: i64, high: i64) -> (i64, i64) {
+        let end = self.to.saturating_add(1);
+        (low.clamp(self.from, end), high.clamp(self.from, end))
     }
 }
 
@@ -728,13 +793,16 @@ struct Shifts {
     outcomes: Vec<Vec<i64>>,
     elsewhere: Vec<i64>,
     arrival: Vec<i64>,
+    /// The least and the most of them.
+    range: (i64, i64),
 }
 
 /// One stage of a pass.
 struct StagePass<'a> {
     planner: &'a RobustPlanner<'a>,
     stage: usize,
-    price: f64,
+    ask: Ask,
+    wanted: Targets,
     shifts: &'a Shifts,
     later: &'a Band,
     over: &'a Band,
@@ -768,6 +836,7 @@ impl StagePass<'_> {
         let rows = &self.planner.model.kernels[self.planner.model.kernel(self.stage)];
         let mut anywhere = self.anywhere(rows);
         let (low, high) = self.reach(rows, &anywhere);
+        let (low, high) = self.wanted.cut(low, high);
         let width = (high - low) as usize;
         let mut band =
             Band { low, width, loss: vec![1.0; n_states * width], below: vec![1.0; n_states * width] };
@@ -789,7 +858,7 @@ impl StagePass<'_> {
                 let index = state * n_actions + action;
                 let price = match self.planner.mean.losses[self.stage][index] {
                     _ if action == favourite => 0.0,
-                    lost => (self.price * lost).min(f64::MAX),
+                    lost => (self.ask.price * lost).min(f64::MAX),
                 };
                 if price >= 1.0 {
                     continue;
@@ -815,7 +884,7 @@ impl StagePass<'_> {
     }
 
     fn radius(&self, row: &RobustRow) -> f64 {
-        if self.planner.optimistic { row.radius } else { 0.0 }
+        if self.ask.optimistic { row.radius } else { 0.0 }
     }
 
     fn anywhere(&self, rows: &[RobustRow]) -> Anywhere {
@@ -835,7 +904,7 @@ impl StagePass<'_> {
         }
         let needed = |test: &dyn Fn(&RobustRow) -> bool| rows.iter().any(test);
         let mut best = Vec::new();
-        if self.planner.optimistic && needed(&|row| row.radius > 0.0) {
+        if self.ask.optimistic && needed(&|row| row.radius > 0.0) {
             best = vec![0; width];
             for state in 1..n_states {
                 for (cell, best) in best.iter_mut().enumerate() {
