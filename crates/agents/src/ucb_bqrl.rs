@@ -441,8 +441,9 @@ impl Beliefs<'_> {
     fn plan(&self, counts: &Counts, buffer: &Buffer) -> (RobustPolicy, RobustPolicy) {
         let Config { objective, output, slack, max_returns, .. } = *self.config;
         let model = self.model(counts);
-        let optimistic = RobustPlanner::new(&model, self.config.radius_scale > 0.0, max_returns);
-        let nominal = || RobustPlanner::new(&model, false, max_returns);
+        let grid = ROUNDED_RETURNS.min(max_returns);
+        let optimistic = RobustPlanner::new(&model, self.config.radius_scale > 0.0, max_returns, grid);
+        let nominal = || RobustPlanner::new(&model, false, max_returns, grid);
         match objective {
             Objective::Point => {
                 let behaviour = optimistic.quantile_policy(buffer.tau(), slack, REFINEMENTS).policy;
@@ -467,6 +468,8 @@ impl Beliefs<'_> {
 
 /// The strengths at which kinds of prior are compared.
 const STRENGTHS: [f64; 5] = [0.25, 1.0, 4.0, 16.0, 64.0];
+/// Rungs of a plan whose rewards have to be rounded.
+const ROUNDED_RETURNS: usize = 2048;
 /// Window widths that a buffered plan tries, a pass each.
 const N_WIDTHS: usize = 8;
 /// Further passes that a plan may make to spend its slack.

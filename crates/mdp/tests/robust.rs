@@ -55,7 +55,7 @@ fn with_radius_zero_it_is_the_exact_planner() {
     ] {
         let problem = built(name, parameters);
         let robust = certain(&problem.model);
-        let planner = RobustPlanner::new(&robust, true, 1 << 20);
+        let planner = RobustPlanner::new(&robust, true, 1 << 20, 1 << 10);
         assert!(planner.is_exact(), "{name}");
         let exact = Planner::exact(&problem.model, &silent).unwrap();
         let start = problem.model.start()[0].0;
@@ -86,7 +86,7 @@ fn slack_buys_mean_and_keeps_the_quantile() {
     // Asset selling, τ = .1: the most timid policy that attains 19/24 has a mean of about .820, the best has .8562.
     let problem = built("asset-selling", &[]);
     let robust = certain(&problem.model);
-    let planner = RobustPlanner::new(&robust, true, 1 << 20);
+    let planner = RobustPlanner::new(&robust, true, 1 << 20, 1 << 10);
     let means = [0.0, 0.5, 1.0].map(|slack| {
         let plan = planner.quantile_policy(0.1, slack, 8);
         let evaluation = evaluate(&problem.model, &plan.policy).unwrap();
@@ -103,7 +103,7 @@ fn a_buffered_plan_attains_the_certified_lower_bound_where_the_widths_are_fine()
     // The golden table: UB2 = .748334 is attained by a deterministic policy at τ = .1, β = .05.
     let problem = built("asset-selling", &[]);
     let robust = certain(&problem.model);
-    let planner = RobustPlanner::new(&robust, true, 1 << 20);
+    let planner = RobustPlanner::new(&robust, true, 1 << 20, 1 << 10);
     let buffer = Buffer::new(0.1, 0.05).unwrap();
     let policy = planner.buffered_policy(&buffer, 25);
     let value = evaluate(&problem.model, &policy).unwrap().law.buffered_quantile(&buffer);
@@ -164,7 +164,7 @@ fn the_inner_step_is_the_linear_program_over_the_ball() {
         let radius = 2.2 * rng.uniform();
         for form in 0..3 {
             let model = one_decision(&q, &rewards, radius, form, rng);
-            let planner = RobustPlanner::new(&model, true, 1 << 20);
+            let planner = RobustPlanner::new(&model, true, 1 << 20, 1 << 10);
             // V: the same program for the mean, as a minimum of −r.
             let costs: Vec<f64> = rewards.iter().map(|r| -r).collect();
             let mean = -vertex_minimum(&q, &costs, radius);
@@ -273,7 +273,7 @@ fn the_whole_pass_is_the_recursion_over_vertices() {
     for case in 0..60 {
         let radius = [0.0, 0.1, 0.5, 1.0, 2.0][case % 5];
         let model = random(rng, radius);
-        let planner = RobustPlanner::new(&model, true, 1 << 20);
+        let planner = RobustPlanner::new(&model, true, 1 << 20, 1 << 10);
         for target in 1..=9 {
             let target = f64::from(target);
             let least = least_below(&model, 0, 0, target);
@@ -306,7 +306,7 @@ fn a_larger_ball_is_more_optimistic_and_the_largest_knows_no_failure() {
 fn rounded_rewards_give_a_lower_bound_close_to_the_exact_value() {
     let problem = built("american-put", &[("horizon", "8")]);
     let robust = certain(&problem.model);
-    let planner = RobustPlanner::new(&robust, true, 20_000);
+    let planner = RobustPlanner::new(&robust, true, 20_000, 20_000);
     assert!(!planner.is_exact());
     let exact = Planner::exact(&problem.model, &silent).unwrap();
     for tau in [0.5, 0.9] {

@@ -16,7 +16,7 @@
 //! spent on the mean as in [`super::threshold`], without a forward pass.
 //!
 //! Returns live on a lattice. Rewards without a common quantum, or with more than `max_returns` multiples of it between the
-//! smallest and the largest return, are rounded down to a lattice of that many rungs.
+//! smallest and the largest return, are rounded down to a coarser lattice.
 //!
 //! Rows that nobody has tried are many and alike: `shared` distributions are summed once a stage and target.
 
@@ -420,8 +420,8 @@ pub struct RobustPlanner<'a> {
 
 impl<'a> RobustPlanner<'a> {
     /// Prepares a model; with `optimistic` false the nominal probabilities are taken for the truth. Rewards are rounded
-    /// down where the returns would have more than `max_returns` rungs.
-    pub fn new(model: &'a RobustModel, optimistic: bool, max_returns: usize) -> Self {
+    /// down, to about `grid` rungs, where the returns would have more than `max_returns`.
+    pub fn new(model: &'a RobustModel, optimistic: bool, max_returns: usize, grid: usize) -> Self {
         let mean = Arc::new(RobustMean::new(model, optimistic));
         let rewards = model.rewards();
         let discounts: Vec<f64> = (0..model.horizon).map(|stage| model.discount.powi(stage as i32)).collect();
@@ -432,7 +432,7 @@ impl<'a> RobustPlanner<'a> {
         let span = range.1 - range.0;
         let common = if model.discount == 1.0 { quantum(&rewards) } else { None };
         let common = common.filter(|q| span / q <= max_returns as f64);
-        let rounded = if span > 0.0 { span / max_returns as f64 } else { 1.0 };
+        let rounded = if span > 0.0 { span / grid as f64 } else { 1.0 };
         Self {
             model,
             optimistic,
@@ -467,15 +467,23 @@ impl<'a> RobustPlanner<'a> {
             let below = root.below.iter().take_while(|&&b| b < tau - PROBABILITY_TOLERANCE).count();
             root.low - 1 + below as i64
         };
-        // What the nominal model attains, the most favourable one does: lower targets need no optimism.
-        let above = |rung: i64| Targets { from: rung - 1, to: i64::MAX };
-        let wanted = if self.optimistic {
-            above(reached(&self.pass(Ask { optimistic: false, ..self.ask(Cost::Step, 0.0) }).root))
-        } else {
-            Targets::ALL
-        };
-        let swept = self.pass(Ask { wanted, ..self.ask(Cost::Step, tie) });
-        let rung = reached(&swept.root);
+        let mut swept = self.pass(Ask { optimistic: false, ..self.ask(Cost::Step, tie) });
+        let mut rung = reached(&swept.root);
+        if self.optimistic {
+            // What the nominal model attains, the most favourable one does: lower targets need no optimism, and much higher
+            // ones seldom do. The window grows until its upper end is out of reach.
+            let (from, top) = (rung - 1, (self.range.1 / self.quantum).ceil() as i64 + 1);
+            let mut width = (self.n_returns() as i64 / 64).max(64);
+            loop {
+                let wanted = Targets { from, to: from + width };
+                swept = self.pass(Ask { wanted, ..self.ask(Cost::Step, tie) });
+                rung = reached(&swept.root);
+                if rung < wanted.to || wanted.to >= top {
+                    break;
+                }
+                width *= 4;
+            }
+        }
         let priced = |price| {
             self.pass(Ask { wanted: Targets { from: rung, to: rung }, ..self.ask(Cost::Step, price) })
         };
