@@ -230,12 +230,7 @@ fn augmented(x: &Input) -> AugmentedInput {
 }
 
 impl Agent for UcbBqrl {
-    fn begin_episode(&mut self, _: usize) {
-        let since = self.counts.episodes - self.planned.episodes;
-        let due = self.config.replan_every > 0 && since >= self.config.replan_every as u64;
-        if due || self.has_doubled() {
-            self.plan();
-        }
+    fn begin_episode(&mut self, _episode: usize) {
         self.counts.episodes += 1;
     }
 
@@ -263,6 +258,12 @@ impl Agent for UcbBqrl {
         }
         if *end == End::Terminated && !self.terminal_is_known {
             self.counts.terminal[next] = true;
+        }
+        // Between episodes, and at once: what is given away is never behind what is known.
+        let since = self.counts.episodes - self.planned.episodes;
+        let due = self.config.replan_every > 0 && since >= self.config.replan_every as u64;
+        if end.is_over() && (due || self.has_doubled()) {
+            self.plan();
         }
         Ok(())
     }
