@@ -10,9 +10,10 @@ use bqrl_mdp::plan::Planner;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
 
+/// The preset with a wider ball: at 0.1 two lost gambles in a row can end the exploration of a gamble chain for good.
 fn config() -> Config {
     Config {
-        radius_scale: 0.1,
+        radius_scale: 0.3,
         delta: 0.1,
         stationary: true,
         objective: Objective::Point,

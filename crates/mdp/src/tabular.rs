@@ -85,8 +85,9 @@ fn known_rewards(model: &Model) -> Option<KnownRewards> {
         }
     }
     let filled = |values: Vec<Option<f64>>| values.into_iter().map(|reward| reward.unwrap_or(0.0)).collect();
-    let of_next = of_next.map(|values| KnownRewards::OfNext(filled(values)));
-    of_action.map(|values| KnownRewards::OfAction(filled(values))).or(of_next)
+    // Where actions lead for sure both forms hold, and r(s') tells less of them.
+    let of_action = of_action.map(|values| KnownRewards::OfAction(filled(values)));
+    of_next.map(|values| KnownRewards::OfNext(filled(values))).or(of_action)
 }
 
 /// The terminal states, where they are the same at all stages.
