@@ -312,7 +312,7 @@ impl Band {
         Self::at(&self.below[state * self.width..(state + 1) * self.width], self.low, rung)
     }
 
-    /// acc[i] += p · row(from + i), row 0 below its cells and 1 above them.
+    /// `acc[i] += p · row(from + i)`, the row being 0 below its cells and 1 above them.
     fn add(acc: &mut [f64], p: f64, cells: &[f64], low: i64, from: i64) {
         let n = acc.len() as i64;
         let begin = (low - from).clamp(0, n);
