@@ -13,7 +13,6 @@ use bqrl_mdp::tabular::TabularEnv;
 /// The preset with a wider ball: at 0.1 two lost gambles in a row can end the exploration of a gamble chain for good.
 fn config() -> Config {
     Config {
-        // More than the preset: on a problem this small a short unlucky start must not end the trying.
         radius_scale: 0.3,
         delta: 0.1,
         stationary: true,
