@@ -6,13 +6,14 @@
 //! act ~ π,   output = π; evaluation reports its mode (the greedy policy) and π itself
 //! ```
 
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::rollout::Rollout;
+use crate::experience::saved;
 use crate::stage_table::{StageTable, check_widths, kl};
 use crate::value_table::ValueTable;
 use crate::{
@@ -127,12 +128,11 @@ impl ActorCritic {
 
     /// The files of a checkpoint.
     pub fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let position = |rng: &Rng| {
-            let RngState { seed, stream, word_pos } = rng.state();
-            [seed, stream, word_pos]
+        let state = State {
+            updates: self.updates,
+            actions: saved::position(&self.actions),
+            order: saved::position(&self.order),
         };
-        let state =
-            State { updates: self.updates, actions: position(&self.actions), order: position(&self.order) };
         vec![
             ("tables.safetensors", self.weights()),
             ("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
@@ -142,30 +142,26 @@ impl ActorCritic {
 
     /// Restores what [`save`](Self::save) gave.
     pub fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
-        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
-        let bytes = read("tables.safetensors")?;
-        let tables = Arrays::read(&bytes).map_err(|error| wrong("tables.safetensors", &error))?;
-        let logits = tables.f64("logits").map_err(|error| wrong("tables.safetensors", &error))?;
+        let bytes = saved::part("tables.safetensors", file)?;
+        let tables = Arrays::read(&bytes).map_err(|error| saved::wrong("tables.safetensors", &error))?;
+        let logits = tables.f64("logits").map_err(|error| saved::wrong("tables.safetensors", &error))?;
         let want = self.logits.values().len();
         if logits.len() != want {
-            return Err(wrong("tables.safetensors", &format!("{} logits, want {want}", logits.len())));
+            return Err(saved::wrong("tables.safetensors", &format!("{} logits, want {want}", logits.len())));
         }
         let mut values = self.values.clone();
-        values.restore(&tables).map_err(|error| wrong("tables.safetensors", &error))?;
-        let bytes = read("rollout.safetensors")?;
+        values.restore(&tables).map_err(|error| saved::wrong("tables.safetensors", &error))?;
+        let bytes = saved::part("rollout.safetensors", file)?;
         let rollout = Arrays::read(&bytes)
             .and_then(|arrays| Rollout::from_arrays(&arrays, self.n_states, self.n_actions))
-            .map_err(|error| wrong("rollout.safetensors", &error))?;
-        let state: State =
-            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
-        let rng = |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
+            .map_err(|error| saved::wrong("rollout.safetensors", &error))?;
+        let state: State = saved::json("agent.json", file)?;
         self.logits.values_mut().copy_from_slice(&logits);
         self.values = values;
         self.rollout = rollout;
         self.updates = state.updates;
-        self.actions = rng(state.actions);
-        self.order = rng(state.order);
+        self.actions = saved::at(state.actions);
+        self.order = saved::at(state.order);
         Ok(())
     }
 

@@ -22,13 +22,14 @@
 //! view. Rewards are divided by `reward_scale`.
 
 use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
+use crate::experience::saved;
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
     require, state,
@@ -373,8 +374,7 @@ impl Agent for Qppo {
     }
 
     fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let RngState { seed, stream, word_pos } = self.rng.state();
-        let state = State { q: self.q, updates: self.updates, rng: [seed, stream, word_pos] };
+        let state = State { q: self.q, updates: self.updates, rng: saved::position(&self.rng) };
         let whole = |values: &[usize]| values.iter().map(|&value| value as u64).collect::<Vec<_>>();
         let batch = to_bytes(&[
             Array::u64("rows", &whole(&self.batch.rows)),
@@ -390,15 +390,14 @@ impl Agent for Qppo {
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let read = |name: &str| file(name).ok_or_else(|| RestoreError(format!("{name}: missing")));
-        let bytes = read("table.safetensors")?;
+        let bytes = saved::part("table.safetensors", file)?;
         let table = Arrays::read(&bytes)?;
         let (logits, values) = (table.f64("logits")?, table.f64("values")?);
         let (sizes, want) = ((logits.len(), values.len()), (self.logits.len(), self.values.len()));
         if sizes != want {
             return Err(RestoreError(format!("table.safetensors: sizes {sizes:?}, want {want:?}")));
         }
-        let bytes = read("batch.safetensors")?;
+        let bytes = saved::part("batch.safetensors", file)?;
         let arrays = Arrays::read(&bytes)?;
         let whole = |name: &str, limit: usize| {
             let values = arrays.u64(name)?;
@@ -416,10 +415,8 @@ impl Agent for Qppo {
         {
             return Err(RestoreError("batch.safetensors: the columns do not fit together".into()));
         }
-        let State { q, updates, rng: [seed, stream, word_pos] } =
-            serde_json::from_slice(&read("agent.json")?)
-                .map_err(|error| RestoreError(format!("agent.json: {error}")))?;
-        self.rng = Rng::from_state(RngState { seed, stream, word_pos });
+        let State { q, updates, rng } = saved::json("agent.json", file)?;
+        self.rng = saved::at(rng);
         self.batch = Batch { rows, actions, ends, returns };
         (self.logits, self.values, self.q, self.updates) = (logits, values, q, updates);
         Ok(())

@@ -32,17 +32,19 @@
 use std::ops::Range;
 
 use bqrl_math::buffer::{Buffer, check_tau};
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
-use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Panels, Remap, Shape, Squash, UpdateError, Which};
+use bqrl_nn::{Adam, Ensemble, Init, Inputs, Panels, Remap, Shape, Squash, UpdateError, Which};
 use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::{Encoder, StateEncoding};
 use crate::experience::grid::{Grid, ReturnGrid};
 use crate::experience::replay::Replay;
+use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, kernels, not_negative, positive,
+    require,
 };
 
 /// Every setting. The levels that the agent is asked for are none of them.
@@ -233,14 +235,7 @@ impl TargetTracking {
             n_quantiles,
             n_critics: config.n_critics * spec.n_actions,
         };
-        let kernels = match &config.kernels[..] {
-            "auto" => Kernels::detect(),
-            name => Kernels::named(name).ok_or_else(|| AgentError::Setting {
-                key: "kernels",
-                want: "be auto, or a set of instructions that this machine has",
-                got: name.to_owned(),
-            })?,
-        };
+        let kernels = kernels(&config.kernels)?;
         let rng = &mut stream(seed, Purpose::Init);
         let mut networks = |n_quantiles, init| {
             let made = Ensemble::new(shape(n_quantiles), init, rng).map(|made| made.with_kernels(kernels));
@@ -707,10 +702,6 @@ impl Agent for TargetTracking {
     }
 
     fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let position = |rng: &Rng| {
-            let RngState { seed, stream, word_pos } = rng.state();
-            [seed, stream, word_pos]
-        };
         let start = |observation: &Observation| match observation {
             Observation::Index(state) => Start::Index(*state),
             Observation::Dense(values) => Start::Dense(values.clone()),
@@ -723,7 +714,7 @@ impl Agent for TargetTracking {
             starts: self.starts.iter().map(start).collect(),
             grid: self.grid.clone(),
             prior_t: self.prior_t,
-            rngs: [position(&self.agent_rng), position(&self.replay_rng)],
+            rngs: [saved::position(&self.agent_rng), saved::position(&self.replay_rng)],
         };
         vec![
             ("critics.safetensors", self.critics.to_bytes()),
@@ -734,29 +725,15 @@ impl Agent for TargetTracking {
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
-        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
-        let networks = |name: &str, like: &Ensemble| {
-            let read = Ensemble::from_bytes(&read(name)?).map_err(|error| wrong(name, &error))?;
-            if read.shape() == like.shape() {
-                Ok(read.with_kernels(like.kernels()))
-            } else {
-                Err(wrong(name, &"the networks have other sizes"))
-            }
-        };
-        let critics = networks("critics.safetensors", &self.critics)?;
-        let priors = networks("priors.safetensors", &self.priors)?;
-        let state: State =
-            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
-        self.replay
-            .restore(&read("replay.safetensors")?)
-            .map_err(|error| wrong("replay.safetensors", &error))?;
+        let critics = saved::networks("critics.safetensors", &self.critics, file)?;
+        let priors = saved::networks("priors.safetensors", &self.priors, file)?;
+        let state: State = saved::json("agent.json", file)?;
+        let replay = saved::part("replay.safetensors", file)?;
+        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
         let start = |start| match start {
             Start::Index(state) => Observation::Index(state),
             Start::Dense(values) => Observation::Dense(values),
         };
-        let stream =
-            |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
         self.critics = critics;
         self.priors = priors;
         self.updates = state.updates;
@@ -767,7 +744,7 @@ impl Agent for TargetTracking {
         self.encoder.rescale(state.grid.grid().width());
         self.grid = state.grid;
         self.prior_t = state.prior_t;
-        [self.agent_rng, self.replay_rng] = state.rngs.map(stream);
+        [self.agent_rng, self.replay_rng] = state.rngs.map(saved::at);
         Ok(())
     }
 

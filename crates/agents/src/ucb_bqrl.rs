@@ -26,6 +26,7 @@ use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{self, Array, Arrays};
+use crate::experience::saved;
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
 };
@@ -291,14 +292,12 @@ impl Agent for UcbBqrl {
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let wrong = |name: &str, error: &dyn std::fmt::Display| RestoreError(format!("{name}: {error}"));
-        let read = |name: &str| file(name).ok_or_else(|| wrong(name, &"missing"));
         let counts = |name: &str| {
-            Counts::read(&read(name)?, &self.counts, self.n_states).map_err(|error| wrong(name, &error))
+            let bytes = saved::part(name, file)?;
+            Counts::read(&bytes, &self.counts, self.n_states).map_err(|error| saved::wrong(name, &error))
         };
         let (now, planned) = (counts("counts.safetensors")?, counts("planned.safetensors")?);
-        let state: State =
-            serde_json::from_slice(&read("agent.json")?).map_err(|error| wrong("agent.json", &error))?;
+        let state: State = saved::json("agent.json", file)?;
         // A plan is a function of the counts that it was made from.
         (self.behaviour, self.greedy) = self.beliefs().plan(&planned, &self.buffer);
         (self.counts, self.planned, self.plans) = (now, planned, state.plans);

@@ -28,7 +28,7 @@
 //! highest decides. Rewards are divided by `reward_scale`.
 
 use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_math::score::argmax_by_mean;
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::End;
@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
+use crate::experience::saved;
 use crate::{
     Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
     require, state,
@@ -405,14 +406,10 @@ impl Agent for VarQ {
     }
 
     fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let position = |rng: &Rng| {
-            let RngState { seed, stream, word_pos } = rng.state();
-            [seed, stream, word_pos]
-        };
         let state = State {
             updates: self.updates,
-            behaviour: position(&self.behaviour),
-            replay: position(&self.replay),
+            behaviour: saved::position(&self.behaviour),
+            replay: saved::position(&self.replay),
         };
         let whole =
             |of: fn(&Step) -> usize| self.steps.iter().map(|step| of(step) as u64).collect::<Vec<_>>();
@@ -435,8 +432,7 @@ impl Agent for VarQ {
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let read = |name: &str| file(name).ok_or_else(|| RestoreError(format!("{name}: missing")));
-        let bytes = read("table.safetensors")?;
+        let bytes = saved::part("table.safetensors", file)?;
         let table = Arrays::read(&bytes)?;
         let (q, visits, starts) = (table.f64("q")?, table.u64("visits")?, table.u64("starts")?);
         let sizes = (q.len(), visits.len(), starts.len());
@@ -444,13 +440,11 @@ impl Agent for VarQ {
         if sizes != want {
             return Err(RestoreError(format!("table.safetensors: sizes {sizes:?}, want {want:?}")));
         }
-        let bytes = read("steps.safetensors")?;
+        let bytes = saved::part("steps.safetensors", file)?;
         let (steps, episodes) = self.read_steps(&Arrays::read(&bytes)?)?;
-        let State { updates, behaviour, replay } = serde_json::from_slice(&read("agent.json")?)
-            .map_err(|error| RestoreError(format!("agent.json: {error}")))?;
-        let rng = |[seed, stream, word_pos]: [u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
+        let State { updates, behaviour, replay } = saved::json("agent.json", file)?;
         (self.q, self.visits, self.starts, self.steps, self.episodes) = (q, visits, starts, steps, episodes);
-        (self.updates, self.behaviour, self.replay) = (updates, rng(behaviour), rng(replay));
+        (self.updates, self.behaviour, self.replay) = (updates, saved::at(behaviour), saved::at(replay));
         self.target = self.root_target();
         Ok(())
     }

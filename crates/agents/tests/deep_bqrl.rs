@@ -1,15 +1,17 @@
 //! What Deep-BQRL learns, against what is exactly true.
 
+mod common;
+
 use bqrl_agents::deep_bqrl::{Config, DeepBqrl, Score};
 use bqrl_agents::experience::encode::StateEncoding;
-use bqrl_agents::{Agent, Input, OnTable, Transition};
+use bqrl_agents::{Agent, Input, OnTable};
 use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, stream};
 use bqrl_mdp::env::Env;
 use bqrl_mdp::evaluate::{Evaluator, evaluate};
-use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::Observation;
+
+use common::{build, train};
 
 fn config() -> Config {
     Config {
@@ -37,43 +39,13 @@ fn config() -> Config {
     }
 }
 
-fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
-    let owned: Vec<(String, String)> = parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    TabularEnv::new(problems::build(name, &owned).unwrap())
-}
-
-fn train(agent: &mut DeepBqrl, env: &mut TabularEnv, episodes: usize, seed: u64) {
-    let rng = &mut stream(seed, Purpose::Env);
-    for episode in 0..episodes {
-        agent.begin_episode(episode);
-        let mut observation = env.reset(rng);
-        let (mut stage, mut collected) = (0, 0.0);
-        loop {
-            let x = Input { stage, observation: &observation, collected };
-            let action = agent.act(&x);
-            let step = env.step(action, rng);
-            let next = Input {
-                stage: stage + 1,
-                observation: &step.observation,
-                collected: collected + step.reward,
-            };
-            agent.observe(&Transition { x, action, reward: step.reward, next, end: step.end }).unwrap();
-            (stage, collected) = (next.stage, next.collected);
-            if step.end.is_over() {
-                break;
-            }
-            observation = step.observation;
-        }
-    }
-}
-
 #[test]
 fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
     // Nine offers, four decisions: at τ = .9 the risk-neutral and the best quantile policy both attain the top offer.
     for seed in [1, 2, 3] {
         let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
         let mut agent = DeepBqrl::new(config(), Buffer::new(0.9, 0.3).unwrap(), env.spec(), seed).unwrap();
-        train(&mut agent, &mut env, 600, seed);
+        train(&mut agent, &mut env, 0..600, seed);
         let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
         assert!(law.quantile(0.9) >= 1.0 - 1e-12, "seed {seed}: {}", law.quantile(0.9));
         assert!(law.mean() > 0.6, "seed {seed}: mean {}", law.mean());
@@ -88,7 +60,7 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
     let mut settings = config();
     settings.lambda_0 = 5.0;
     let mut agent = DeepBqrl::new(settings, Buffer::new(0.5, 0.5).unwrap(), env.spec(), 7).unwrap();
-    train(&mut agent, &mut env, 4000, 7);
+    train(&mut agent, &mut env, 0..4000, 7);
     let observation = Observation::Index(0);
     let last = Input { stage: 1, observation: &observation, collected: 1.0 };
     let distance = |action: usize, exact: &dyn Fn(f64) -> f64| {
@@ -106,7 +78,7 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
 fn greedy_never_changes_the_agent() {
     let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut agent = DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
-    train(&mut agent, &mut env, 20, 3);
+    train(&mut agent, &mut env, 0..20, 3);
     let before = agent.save();
     Evaluator::new(&env.problem().model).unwrap().evaluate(&OnTable(&*agent.output(&[])[0]));
     assert_eq!(agent.save(), before);
@@ -118,13 +90,13 @@ fn saving_and_restoring_goes_on_bit_for_bit() {
     let make =
         |env: &TabularEnv| DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
     let mut whole = make(&env);
-    train(&mut whole, &mut env, 10, 3);
+    train(&mut whole, &mut env, 0..10, 3);
     let saved = whole.save();
     let mut restored = make(&env);
     let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
     restored.restore(&part).unwrap();
-    train(&mut whole, &mut env, 10, 4);
-    train(&mut restored, &mut env, 10, 4);
+    train(&mut whole, &mut env, 0..10, 4);
+    train(&mut restored, &mut env, 0..10, 4);
     assert_eq!(whole.save(), restored.save());
     // What does not fit is refused.
     assert!(restored.restore(&|_| None).is_err());

@@ -1,11 +1,14 @@
 //! PPO and TRPO on small problems, against what is exactly true.
 
+mod common;
+
 use bqrl_agents::{Agent, AgentError, Input, Mode, OnTable, Transition, ppo, trpo};
 use bqrl_math::rng::{Purpose, stream};
 use bqrl_mdp::env::{Env, EnvSpec, ObservationSpace};
 use bqrl_mdp::evaluate::{Evaluator, evaluate};
-use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
+
+use common::{build, train};
 
 fn ppo_config() -> ppo::Config {
     ppo::Config {
@@ -48,36 +51,6 @@ fn agents(spec: &EnvSpec, seed: u64) -> [Box<dyn Agent>; 2] {
     ]
 }
 
-fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
-    let owned: Vec<(String, String)> = parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    TabularEnv::new(problems::build(name, &owned).unwrap())
-}
-
-fn train(agent: &mut dyn Agent, env: &mut TabularEnv, episodes: usize, seed: u64) {
-    let rng = &mut stream(seed, Purpose::Env);
-    for episode in 0..episodes {
-        agent.begin_episode(episode);
-        let mut observation = env.reset(rng);
-        let (mut stage, mut collected) = (0, 0.0);
-        loop {
-            let x = Input { stage, observation: &observation, collected };
-            let action = agent.act(&x);
-            let step = env.step(action, rng);
-            let next = Input {
-                stage: stage + 1,
-                observation: &step.observation,
-                collected: collected + step.reward,
-            };
-            agent.observe(&Transition { x, action, reward: step.reward, next, end: step.end }).unwrap();
-            (stage, collected) = (next.stage, next.collected);
-            if step.end.is_over() {
-                break;
-            }
-            observation = step.observation;
-        }
-    }
-}
-
 /// `E[R]` of the agent's mode and of its distribution.
 fn means(agent: &dyn Agent, env: &TabularEnv) -> [f64; 2] {
     let policies = agent.output(&[]);
@@ -98,7 +71,7 @@ fn a_small_selling_problem_is_nearly_solved_on_three_seeds() {
     for seed in [1, 2, 3] {
         let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
         for (name, mut agent) in ["ppo", "trpo"].into_iter().zip(agents(env.spec(), seed)) {
-            train(&mut *agent, &mut env, 1000, seed);
+            train(&mut *agent, &mut env, 0..1000, seed);
             let [mode, drawn] = means(&*agent, &env);
             assert!(mode > 0.59, "{name}, seed {seed}: mode {mode}");
             assert!(drawn > 0.57, "{name}, seed {seed}: distribution {drawn}");
@@ -116,7 +89,7 @@ fn a_small_lake_is_crossed_on_three_seeds() {
         let best = bqrl_mdp::plan::Planner::exact(&env.problem().model, silent).unwrap().max_mean();
         for (name, mut agent) in ["ppo", "trpo"].into_iter().zip(agents(env.spec(), seed)) {
             let [_, untrained] = means(&*agent, &env);
-            train(&mut *agent, &mut env, 1000, seed);
+            train(&mut *agent, &mut env, 0..1000, seed);
             let [mode, drawn] = means(&*agent, &env);
             assert!(
                 untrained < 0.6 * best,
@@ -132,7 +105,7 @@ fn a_small_lake_is_crossed_on_three_seeds() {
 fn output_never_changes_the_agent() {
     let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     for mut agent in agents(env.spec(), 3) {
-        train(&mut *agent, &mut env, 23, 3);
+        train(&mut *agent, &mut env, 0..23, 3);
         let before = agent.save();
         Evaluator::new(&env.problem().model).unwrap().evaluate(&OnTable(&*agent.output(&[])[0]));
         assert_eq!(agent.save(), before);
@@ -145,12 +118,12 @@ fn saving_in_the_middle_of_a_rollout_and_restoring_goes_on_bit_for_bit() {
     let others = build("asset-selling", &[]);
     let all = agents(env.spec(), 3).into_iter().zip(agents(env.spec(), 3)).zip(agents(others.spec(), 3));
     for ((mut whole, mut restored), mut other) in all {
-        train(&mut *whole, &mut env, 13, 3); // Two updates, and three episodes that wait for the next.
+        train(&mut *whole, &mut env, 0..13, 3); // Two updates, and three episodes that wait for the next.
         let saved = whole.save();
         let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
         restored.restore(&part).unwrap();
-        train(&mut *whole, &mut env, 13, 4);
-        train(&mut *restored, &mut env, 13, 4);
+        train(&mut *whole, &mut env, 0..13, 4);
+        train(&mut *restored, &mut env, 0..13, 4);
         assert_eq!(whole.save(), restored.save());
         // What does not fit is refused, and nothing is changed.
         let before = other.save();

@@ -1,17 +1,19 @@
 //! What target tracking learns, against what is exactly true.
 
+mod common;
+
 use bqrl_agents::experience::encode::StateEncoding;
 use bqrl_agents::target_tracking::{Config, TargetTracking};
 use bqrl_agents::{Agent, Input, OnTable, Transition};
 use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, stream};
 use bqrl_mdp::env::{Env, EnvSpec, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
 use bqrl_mdp::plan::Planner;
-use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::{End, Observation};
 use bqrl_nn::UpdateError;
+
+use common::{build, train};
 
 fn config() -> Config {
     Config {
@@ -46,38 +48,8 @@ fn config() -> Config {
     }
 }
 
-fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
-    let owned: Vec<(String, String)> = parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    TabularEnv::new(problems::build(name, &owned).unwrap())
-}
-
 fn levels() -> [Buffer; 3] {
     [0.1, 0.5, 0.9].map(|tau| Buffer::new(tau, tau).unwrap())
-}
-
-fn train(agent: &mut TargetTracking, env: &mut TabularEnv, episodes: std::ops::Range<usize>, seed: u64) {
-    let rng = &mut stream(seed, Purpose::Env);
-    for episode in episodes {
-        agent.begin_episode(episode);
-        let mut observation = env.reset(rng);
-        let (mut stage, mut collected) = (0, 0.0);
-        loop {
-            let x = Input { stage, observation: &observation, collected };
-            let action = agent.act(&x);
-            let step = env.step(action, rng);
-            let next = Input {
-                stage: stage + 1,
-                observation: &step.observation,
-                collected: collected + step.reward,
-            };
-            agent.observe(&Transition { x, action, reward: step.reward, next, end: step.end }).unwrap();
-            (stage, collected) = (next.stage, next.collected);
-            if step.end.is_over() {
-                break;
-            }
-            observation = step.observation;
-        }
-    }
 }
 
 /// The least that each level is worth in steps of `unit`, over three seeds, one run each.

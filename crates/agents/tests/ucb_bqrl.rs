@@ -1,14 +1,17 @@
 //! What UCB-BQRL learns, against what is exactly true.
 
+mod common;
+
 use bqrl_agents::ucb_bqrl::{Config, Objective, Output, Prior, UcbBqrl};
-use bqrl_agents::{Agent, Input, OnTable, Transition};
+use bqrl_agents::{Agent, OnTable};
 use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, stream};
 use bqrl_mdp::env::{Env, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
 use bqrl_mdp::plan::Planner;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
+
+use common::{build, train};
 
 /// The preset with a wider ball: at 0.1 two lost gambles in a row can end the exploration of a gamble chain for good.
 fn config() -> Config {
@@ -26,38 +29,8 @@ fn config() -> Config {
     }
 }
 
-fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
-    let owned: Vec<(String, String)> = parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    TabularEnv::new(problems::build(name, &owned).unwrap())
-}
-
 fn level(tau: f64) -> Buffer {
     Buffer::new(tau, tau).unwrap()
-}
-
-/// Plays, with rewards discounted as training does it.
-fn train(agent: &mut UcbBqrl, env: &mut TabularEnv, episodes: std::ops::Range<usize>, seed: u64) {
-    let rng = &mut stream(seed, Purpose::Env);
-    let discount = env.spec().discount;
-    for episode in episodes {
-        agent.begin_episode(episode);
-        let mut observation = env.reset(rng);
-        let (mut stage, mut collected) = (0, 0.0);
-        loop {
-            let x = Input { stage, observation: &observation, collected };
-            let action = agent.act(&x);
-            let step = env.step(action, rng);
-            let reward = discount.powi(stage as i32) * step.reward;
-            let next =
-                Input { stage: stage + 1, observation: &step.observation, collected: collected + reward };
-            agent.observe(&Transition { x, action, reward, next, end: step.end }).unwrap();
-            (stage, collected) = (next.stage, next.collected);
-            if step.end.is_over() {
-                break;
-            }
-            observation = step.observation;
-        }
-    }
 }
 
 /// Q_τ of the agent's output and Q*_τ.

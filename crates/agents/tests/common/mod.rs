@@ -1,4 +1,7 @@
-//! What the tests of tabular agents share.
+//! What the tests of agents share.
+
+// Every test file uses a part of these.
+#![allow(dead_code)]
 
 use bqrl_agents::{Agent, Input, Transition};
 use bqrl_math::rng::{Purpose, stream};
@@ -12,9 +15,10 @@ pub fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
     TabularEnv::new(problems::build(name, &owned).unwrap())
 }
 
-/// Plays episodes `from..to` of a problem without a discount.
+/// Plays episodes, with rewards discounted as training does it.
 pub fn train(agent: &mut dyn Agent, env: &mut TabularEnv, episodes: std::ops::Range<usize>, seed: u64) {
     let rng = &mut stream(seed, Purpose::Env);
+    let discount = env.spec().discount;
     for episode in episodes {
         agent.begin_episode(episode);
         let mut observation = env.reset(rng);
@@ -23,12 +27,10 @@ pub fn train(agent: &mut dyn Agent, env: &mut TabularEnv, episodes: std::ops::Ra
             let x = Input { stage, observation: &observation, collected };
             let action = agent.act(&x);
             let step = env.step(action, rng);
-            let next = Input {
-                stage: stage + 1,
-                observation: &step.observation,
-                collected: collected + step.reward,
-            };
-            agent.observe(&Transition { x, action, reward: step.reward, next, end: step.end }).unwrap();
+            let reward = discount.powi(stage as i32) * step.reward;
+            let next =
+                Input { stage: stage + 1, observation: &step.observation, collected: collected + reward };
+            agent.observe(&Transition { x, action, reward, next, end: step.end }).unwrap();
             (stage, collected) = (next.stage, next.collected);
             if step.end.is_over() {
                 break;
