@@ -329,12 +329,14 @@ class Model:
             episode_start: True where a new episode starts with this observation.
             deterministic: False draws the action where the policy is stochastic.
             risk_level: τ in (0, 1); by default the (first) level that the model was made for.
-            beta: β in (0, τ]; by default the model's at its own level, else τ.
+            beta: β in (0, τ]; by default the model's at its own level, else τ. `TargetTracking` then maximises the
+                buffered quantile of that width instead of the point quantile.
             reward: the reward that came with the observation, or one per observation.
 
         Returns:
             The action or actions, and the state to pass with the next observation: an array with one row
-            (decisions taken, reward collected before them) per observation.
+            (decisions taken, reward collected before them) per observation. `TargetTracking` adds the target that it
+            holds on to for the episode: (u, v, weight), where u = v says "reach v".
         """
         wrapped = isinstance(observation, dict) and set(observation) == {"observation", "reward"}
         if wrapped and not _is_wrapped(self.observation_space):
@@ -352,7 +354,7 @@ class Model:
             one_by_one = [self._read(seen) for seen in one_by_one]
         starts = None if episode_start is None else np.ascontiguousarray(np.ravel(episode_start), np.bool_)
         rewards = None if reward is None else np.ascontiguousarray(np.ravel(reward), np.float64)
-        memory = None if state is None else np.ascontiguousarray(state, np.float64).reshape(-1, 2)
+        memory = None if state is None else np.atleast_2d(np.ascontiguousarray(state, np.float64))
         if memory is not None and rewards is None and not self._warned and not (starts is not None and starts.all()):
             self._warned = True
             warnings.warn(
@@ -362,7 +364,9 @@ class Model:
             )
         draws = None if deterministic else self._rng.random(n)
         level = self._level(risk_level, beta)
-        actions, memory = self._core.predict(one_by_one, memory, starts, rewards, level, deterministic, draws)
+        actions, memory = self._core.predict(
+            one_by_one, memory, starts, rewards, level, beta is not None, deterministic, draws
+        )
         actions += self._action_start
         return (actions if batch else actions[0]), memory
 
@@ -401,7 +405,7 @@ class Model:
             env: where to play; by default the environment that it learns in.
             episodes: ≥ 1, when it has to be played.
             risk_level: τ in (0, 1); by default the (first) level that the model was made for.
-            beta: β in (0, τ].
+            beta: β in (0, τ]; as in `predict`.
             seed: of the episodes that are played.
             confidence: in (0, 1), of the interval around the quantile.
         """
@@ -413,21 +417,21 @@ class Model:
         core, level = self._core, self._level(risk_level, beta)
         own = getattr(env.unwrapped, "problem", None)
         if isinstance(own, _bqrl.Problem) and own.horizon == core.horizon and own.discount == core.gamma:
-            worth = core.evaluate(own, level)
+            worth = core.evaluate(own, level, beta is not None)
             if worth is not None:
                 return Evaluation(*level, exact=True, episodes=None, interval=None, **worth)
         draw = np.random.default_rng(seed)
-        returns = np.array([self._play(env, level, int(draw.integers(2**31))) for _ in range(episodes)])
+        returns = np.array([self._play(env, level, beta is not None, int(draw.integers(2**31))) for _ in range(episodes)])
         worth = _bqrl.summary(returns, level, confidence)
         return Evaluation(*level, exact=False, episodes=int(episodes), **worth)
 
-    def _play(self, env: Env, level: tuple[float, float], seed: int) -> float:
+    def _play(self, env: Env, level: tuple[float, float], buffered: bool, seed: int) -> float:
         core, read = self._core, self._read
         seen, _ = env.reset(seed=seed)
         state, reward, collected, stage = None, None, 0.0, 0
         while True:
             seen = seen if read is None else read(seen)
-            actions, state = core.predict([seen], state, None, reward, level, True, None)
+            actions, state = core.predict([seen], state, None, reward, level, buffered, True, None)
             seen, gained, terminated, truncated, _ = env.step(int(actions[0]) + self._action_start)
             collected = core.collect(stage, collected, gained)
             stage += 1

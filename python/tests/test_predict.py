@@ -85,6 +85,28 @@ def test_a_risk_neutral_model_serves_every_level():
         model.predict(5, risk_level=1.5)
 
 
+def test_a_target_is_held_for_the_episode_and_can_be_set_from_outside():
+    model = bqrl.TargetTracking("bqrl/AssetSelling-v0", seed=1).learn(total_episodes=150)
+    _, careful = model.predict(5, risk_level=0.1)
+    _, bold = model.predict(5, risk_level=0.9)
+    assert careful.shape == (1, 5) and careful[0, 2] == careful[0, 3] < bold[0, 3] <= 1
+    # Later calls go by the state, whatever level they name.
+    offers = np.arange(25)
+    at = lambda state: np.tile(np.append([3.0, 0.0], state[0, 2:]), (25, 1))
+    one, _ = model.predict(offers, at(careful), reward=np.zeros(25), risk_level=0.1)
+    two, kept = model.predict(offers, at(careful), reward=np.zeros(25), risk_level=0.9)
+    assert one.tolist() == two.tolist() and (kept[:, 2:] == careful[0, 2:]).all()
+    # Who holds on to more sells less.
+    three, _ = model.predict(offers, at(bold), reward=np.zeros(25))
+    assert three.sum() != one.sum()
+    # A buffered quantile clips between two returns.
+    _, clipped = model.predict(5, risk_level=0.5, beta=0.5)
+    assert clipped[0, 2] < clipped[0, 3] and clipped[0, 4] == 1
+    assert model.evaluate(risk_level=0.5, beta=0.5).buffered_quantile > 0.5
+    with pytest.raises(ValueError, match="state has 2 columns, want 5"):
+        model.predict(5, np.zeros((1, 2)), reward=0.0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -6,6 +6,7 @@
 pub mod actor_critic;
 pub mod deep_bqrl;
 pub mod experience;
+mod heads;
 pub mod ppo;
 pub mod qppo;
 pub mod qr_dqn;
@@ -96,6 +97,27 @@ pub struct Prediction {
     pub value: f64,
 }
 
+/// What a policy holds on to for a whole episode: w·clip((R−u)/(v−u), 0, 1) + (1−w)·R is to be large, with the last R on the
+/// scale 0..1 of the return range. Where u = v the first part is 1{R ≥ v}.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// u: below it nothing is gained, …
+    pub u: f64,
+    /// v: … and above it no more.
+    pub v: f64,
+    /// w: how much that counts against the mean.
+    pub weight: f64,
+}
+
+/// What is to be large at a level (τ, β).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The point quantile Q_τ.
+    Quantile,
+    /// The lower-buffered quantile Q_τ^β.
+    Buffered,
+}
+
 /// A learner. It may move to another thread, and be asked what it would do by several at once.
 pub trait Agent: Send + Sync {
     /// Called before episode t = 0, 1, ….
@@ -106,6 +128,14 @@ pub trait Agent: Send + Sync {
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError>;
     /// The policies that the agent would output now: one per level, or a single one that serves them all.
     fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>>;
+    /// What the policy for a level would hold on to from the start of an episode; nothing, if it holds nothing.
+    fn target(&self, _level: &Buffer, _objective: Objective) -> Option<Target> {
+        None
+    }
+    /// The policy that holds on to a target, of an agent that gives them.
+    fn holding(&self, _target: Target) -> Option<Box<dyn OutputPolicy + '_>> {
+        None
+    }
     /// What the critics predict of the return from x on; nothing from an agent that does not predict laws.
     fn predictions(&self, _x: &Input) -> Vec<Prediction> {
         Vec::new()
@@ -121,6 +151,17 @@ pub trait Agent: Send + Sync {
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
     /// What was learned, networks or tables, as a safetensors file that other tools can read.
     fn weights(&self) -> Vec<u8>;
+}
+
+/// The policies of an agent for what is to be large at these levels: one per level, or a single one that serves them all.
+/// Agents that were trained for one objective have no other.
+pub fn policies<'a>(
+    agent: &'a dyn Agent,
+    levels: &[Buffer],
+    objective: Objective,
+) -> Vec<Box<dyn OutputPolicy + 'a>> {
+    let held = levels.iter().map(|level| agent.holding(agent.target(level, objective)?));
+    held.collect::<Option<_>>().unwrap_or_else(|| agent.output(levels))
 }
 
 /// An agent's policy on a tabular problem, ready for exact evaluation.

@@ -4,16 +4,17 @@
 //! P_ij(x,a) ≈ P(c + Z ≥ g_i)         targets g_i on a grid, weights w_j
 //! E_ij(x,a) ≈ E[c + Z]                on the scale 0..1 of the return range; both under the policy that is greedy for
 //! U_ij      = w_j P_ij + (1−w_j) E_ij
+//! C_uv(x,a) ≈ E clip((c+Z−u)/(v−u), 0, 1)                 for the buffered quantile, pairs u < v of a coarse grid
 //!
-//! a'_ij     = argmax_a mean_m Ū_m,ij(x',a)               one next action per target and weight
-//! y_m,ij    = (1{c' ≥ g_i}, c')                          if d = 1
-//!           = (P̄_m,ij, Ē_m,ij)(x', a'_ij)                if d = 0, clipped to 0..1
+//! y_m(x,a)  the backup of `heads`: one next action per head, d = 1 exact
 //! v         = −.1 + 1.2 σ(z_θm,a(x) + ψ_t f_m,a(x))       value of an output z, with a random prior f
 //! ∂/∂z      = v − y                                      for the action taken
+//!           + ε_n (v − 1)                                for an action drawn at random: an imagined trial, always a success
 //! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m
 //!
-//! root      g = max{ g_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it
-//! act       argmax_a U_gw(x,a) with (g, w) held for the whole episode: of one critic with probability
+//! root      g = max{ g_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it;
+//!           or (u, v) by the saddle of the buffered quantile
+//! act       argmax_a U(x,a) of that head, held for the whole episode: of one critic with probability
 //!           1/(1 + t/thompson_decay), else of the mean of all
 //! output    the same of the mean of all, for the level that is asked for
 //! ```
@@ -24,7 +25,9 @@
 //!
 //! What the literature leaves open and what was chosen: the mean rides along (w < 1), because many policies reach g equally
 //! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
-//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic; c is replaced
+//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic, and imagined trials
+//! keep them so where an action was never tried: what is learned elsewhere would otherwise carry over to it, and a
+//! state that is met late be left with an action that nobody ever tries; c is replaced
 //! now and then by that of another transition (`relabel`), since every target is taught at any c; with random starts the
 //! root curve is averaged over a sample of first observations, for the quantile is that of the whole law and the target must
 //! be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is given away.
@@ -42,8 +45,9 @@ use crate::experience::encode::{Encoder, StateEncoding};
 use crate::experience::grid::{Grid, ReturnGrid};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
+use crate::heads::Heads;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, kernels, not_negative, positive,
+    Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels, not_negative, positive,
     require,
 };
 
@@ -57,6 +61,8 @@ pub struct Config {
     pub hidden: Vec<usize>,
     /// Targets g_i on the return range.
     pub n_targets: usize,
+    /// B: edges between which utilities clip, for the buffered quantile; a divisor of n_targets, or 0 to do without.
+    pub n_clips: usize,
     /// w_j: how much the probability counts against the mean.
     pub weights: Vec<f64>,
     /// The smallest return that is told apart …
@@ -103,6 +109,10 @@ pub struct Config {
     pub bootstrap: f64,
     /// Chance that a sampled transition is given another collected reward.
     pub relabel: f64,
+    /// Weight of imagined trials against real ones at first, …
+    pub imagined: f64,
+    /// … falling as 1/(1 + n/this), in transitions.
+    pub imagined_decay: f64,
     /// How a discrete state is written.
     pub state_encoding: StateEncoding,
     /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
@@ -114,6 +124,8 @@ impl Config {
         let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
         at_least("n_critics", self.n_critics, 1, "be at least 1")?;
         at_least("n_targets", self.n_targets, 1, "be at least 1")?;
+        let divides = self.n_clips == 0 || self.n_targets.is_multiple_of(self.n_clips);
+        require("n_clips", divides, "divide n_targets, or be 0", &self.n_clips)?;
         at_least("batch_size", self.batch_size, 1, "be at least 1")?;
         at_least("replay_capacity", self.replay_capacity, 1, "be at least 1")?;
         let fractions = self.weights.iter().all(|w| (0.0..=1.0).contains(w)) && !self.weights.is_empty();
@@ -160,17 +172,6 @@ const SQUASH: Squash = Squash { low: -0.1, high: 1.1 };
 /// Start observations that the root curve is averaged over.
 const STARTS: usize = 64;
 
-/// What a policy holds on to for a whole episode.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Target {
-    /// g: the return to be reached.
-    pub g: f64,
-    /// w: how much reaching it counts against the mean.
-    pub weight: f64,
-    /// The pair of outputs that answers for it.
-    head: usize,
-}
-
 /// The agent.
 pub struct TargetTracking {
     config: Config,
@@ -190,7 +191,8 @@ pub struct TargetTracking {
     agent_rng: Rng,
     replay_rng: Rng,
     episode: usize,
-    held: Target,
+    /// The head that this episode follows.
+    held: usize,
     /// The critic that this episode follows; all of them if none.
     member: Option<usize>,
     adam: Adam,
@@ -246,7 +248,8 @@ impl TargetTracking {
             })
         };
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
-        let critics = networks(2 * config.n_targets * config.weights.len(), init)?;
+        let heads = Heads { grid: grid.grid(), weights: &config.weights, n_clips: config.n_clips };
+        let critics = networks(heads.n_outputs(), init)?;
         let priors = networks(1, Init::default())?;
         Ok(Self {
             n_actions: spec.n_actions,
@@ -260,7 +263,7 @@ impl TargetTracking {
             agent_rng: stream(seed, Purpose::Agent),
             replay_rng: stream(seed, Purpose::Replay),
             episode: 0,
-            held: Target { g: grid.grid().low, weight: config.weights[0], head: 0 },
+            held: 0,
             grid,
             member: None,
             adam: Adam::new(config.learning_rate),
@@ -272,20 +275,14 @@ impl TargetTracking {
         })
     }
 
-    /// The target that the agent would hold at a level: the root choice.
-    pub fn choose(&self, level: &Buffer) -> Target {
-        self.choose_with(level.tau(), None)
+    fn heads(&self) -> Heads<'_> {
+        Heads { grid: self.grid.grid(), weights: &self.config.weights, n_clips: self.config.n_clips }
     }
 
-    /// What a policy that holds this target does at x.
-    pub fn act_for(&self, target: &Target, x: &Input) -> usize {
-        self.act_with(target, x, None)
-    }
-
-    /// P(R ≥ g_i) and the scaled mean at the root, per head, averaged over the start observations.
-    fn root_curve(&self, member: Option<usize>) -> Vec<(f64, f64)> {
-        let n_heads = self.config.n_targets * self.config.weights.len();
-        let mut curve = vec![(0.0, 0.0); n_heads];
+    /// The value of every output at the root under its head's greedy policy, averaged over the start observations.
+    fn root(&self, member: Option<usize>) -> Vec<f64> {
+        let heads = self.heads();
+        let mut root = vec![0.0; heads.n_outputs()];
         let mut seen: Vec<(&Observation, f64)> = Vec::new();
         for start in &self.starts {
             match seen.iter_mut().find(|(known, _)| *known == start) {
@@ -295,20 +292,15 @@ impl TargetTracking {
         }
         for (observation, count) in seen {
             let x = Input { stage: 0, observation, collected: 0.0 };
-            let values = self.values(&x, 0..2 * n_heads, member);
-            for (head, sum) in curve.iter_mut().enumerate() {
-                let (p, e) = self.best(&values, head, head).1;
-                sum.0 += p * count / self.starts.len() as f64;
-                sum.1 += e * count / self.starts.len() as f64;
+            let values = self.values(&x, 0..heads.n_outputs(), member);
+            for head in 0..heads.n_heads() {
+                let action = self.best(&values, head, 0);
+                for output in heads.outputs(head) {
+                    root[output] += values[action][output] * count / self.starts.len() as f64;
+                }
             }
         }
-        curve
-    }
-
-    fn choose_with(&self, tau: f64, member: Option<usize>) -> Target {
-        let j = self.config.weights.len();
-        let head = root_choice(&self.root_curve(member), j, tau, self.config.root_margin);
-        Target { g: self.grid.grid().target(head / j), weight: self.config.weights[head % j], head }
+        root
     }
 
     /// Mean values v of the outputs in a range, per action, over the critics or of a single one; the slow copies.
@@ -333,18 +325,20 @@ impl TargetTracking {
         values
     }
 
-    /// The best action for a head, whose outputs are the pair number `at`, and its P and E.
-    fn best(&self, values: &[Vec<f64>], head: usize, at: usize) -> (usize, (f64, f64)) {
-        let weight = self.config.weights[head % self.config.weights.len()];
-        let utility = |a: usize| weight * values[a][2 * at] + (1.0 - weight) * values[a][2 * at + 1];
+    /// The best action for a head, by the values of the outputs from `first` on.
+    fn best(&self, values: &[Vec<f64>], head: usize, first: usize) -> usize {
+        let utility = |a: usize| -> f64 {
+            let heads = self.heads();
+            let part = |(output, share): (usize, f64)| share * values[a][output - first];
+            heads.outputs(head).zip(heads.shares(head)).map(part).sum()
+        };
         let better = |best, a| if utility(a) > utility(best) { a } else { best };
-        let action = (0..self.n_actions).reduce(better).expect("there is an action");
-        (action, (values[action][2 * at], values[action][2 * at + 1]))
+        (0..self.n_actions).reduce(better).expect("there is an action")
     }
 
-    fn act_with(&self, target: &Target, x: &Input, member: Option<usize>) -> usize {
-        let values = self.values(x, 2 * target.head..2 * target.head + 2, member);
-        self.best(&values, target.head, 0).0
+    fn act_with(&self, head: usize, x: &Input, member: Option<usize>) -> usize {
+        let outputs = self.heads().outputs(head);
+        self.best(&self.values(x, outputs.clone(), member), head, outputs.start)
     }
 
     /// A first observation, into the sample of them.
@@ -382,7 +376,7 @@ impl TargetTracking {
             (1.0, 0.0)
         };
         let j = self.config.weights.len();
-        let mut outputs = Vec::with_capacity(2 * new.n * j);
+        let mut outputs = Vec::with_capacity(self.heads().n_outputs());
         for i in 0..new.n {
             let (place, mix) = old.place(new.target(i));
             for weight in 0..j {
@@ -391,6 +385,11 @@ impl TargetTracking {
                 outputs.push(Remap { from, mix: mix as f32, scale: 1.0, shift: 0.0 });
                 outputs.push(Remap { from: from.map(|p| p + 1), mix: mix as f32, scale, shift });
             }
+        }
+        let (before, now) = (Heads { grid: *old, ..self.heads() }, self.heads());
+        for head in new.n * j..now.n_heads() {
+            let from = before.outputs(before.nearest(&now.target(head))).start;
+            outputs.push(Remap { from: [from; 2], mix: 0.0, scale: 1.0, shift: 0.0 });
         }
         self.critics.remap_outputs(&outputs);
         let factor = self.encoder.rescale(new.width()) as f32;
@@ -417,16 +416,18 @@ impl TargetTracking {
             }
             rows
         });
-        let backup =
-            Backup { grid: self.grid.grid(), weights: &config.weights, n_actions: self.n_actions, n };
-        let targets = backup.targets(&next, &batch.collected, &batch.done);
+        let heads = Heads { grid: self.grid.grid(), weights: &config.weights, n_clips: config.n_clips };
+        let targets = heads.backup(self.n_actions, &next, &batch.collected, &batch.done);
 
-        // One network per critic and action learns from the samples of its action, as far as they are the critic's.
+        // One network per critic and action learns from the samples of its action, as far as they are the critic's, and from
+        // imagined trials that succeed.
         let (adam, zeta, n_actions) = (&self.adam, config.zeta, self.n_actions);
+        let imagined = config.imagined / (1.0 + self.stored as f64 / config.imagined_decay);
+        let share_of_imagined = (imagined / batch.n_imagined.max(1) as f64) as f32;
         let learned = critics.each_member(|member| {
             let (m, a) = (member.index() / n_actions, member.index() % n_actions);
             let samples = batch.of_action(a);
-            if samples.is_empty() {
+            if batch.rows[a].is_empty() {
                 return Ok(());
             }
             let shift = &batch.shifts[member.index()];
@@ -436,7 +437,8 @@ impl TargetTracking {
             member.learn(&batch.inputs[a], adam, zeta, |outputs, d_outputs| {
                 SQUASH.apply(kernels, outputs, shift, d_outputs);
                 for output in 0..outputs.n_features() {
-                    let mut y = targets[m][output * n..][samples.clone()].iter().zip(&shares);
+                    let real = targets[m][output * n..][samples.clone()].iter().zip(&shares);
+                    let mut y = real.chain(std::iter::repeat((&1.0, &share_of_imagined)));
                     for panel in 0..d_outputs.n_panels() {
                         for (v, (y, share)) in d_outputs.lanes_mut(panel, output).iter_mut().zip(&mut y) {
                             *v = (*v - y) * share;
@@ -447,79 +449,6 @@ impl TargetTracking {
         });
         self.updates += 1;
         learned.into_iter().collect()
-    }
-}
-
-/// Among the heads i·J + j with (P, E) at the root: the largest target that some weight reaches with P > 1 − τ − margin, and
-/// for it the weight with the largest E among those with P > 1 − τ + margin, or else with the largest P. The lowest
-/// target if none is reached.
-fn root_choice(curve: &[(f64, f64)], n_weights: usize, tau: f64, margin: f64) -> usize {
-    let reached = curve.iter().rposition(|&(p, _)| p > 1.0 - tau - margin).unwrap_or(0);
-    let i = reached / n_weights;
-    let heads = i * n_weights..(i + 1) * n_weights;
-    let largest = |best: usize, head: usize, value: &dyn Fn(usize) -> f64| {
-        if value(head) > value(best) { head } else { best }
-    };
-    let safe = heads.clone().filter(|&head| curve[head].0 > 1.0 - tau + margin);
-    safe.reduce(|best, head| largest(best, head, &|head| curve[head].1))
-        .or_else(|| heads.reduce(|best, head| largest(best, head, &|head| curve[head].0)))
-        .expect("there is a weight")
-}
-
-/// The backup of a minibatch of n samples.
-struct Backup<'a> {
-    grid: Grid,
-    weights: &'a [f64],
-    n_actions: usize,
-    n: usize,
-}
-
-impl Backup<'_> {
-    /// y of every critic: rows of n samples, P and E of each head in turn. `next` holds such rows of P̄ and Ē at x' for every
-    /// network m·A + a, `collected` is c' and `done` is d.
-    fn targets(&self, next: &[Vec<f32>], collected: &[f64], done: &[bool]) -> Vec<Vec<f32>> {
-        let &Self { grid, weights, n_actions, n } = self;
-        let n_critics = next.len() / n_actions;
-        let n_heads = grid.n * weights.len();
-        let mut targets = vec![vec![0.0; 2 * n_heads * n]; n_critics];
-        let (mut utility, mut best, mut chosen) = (vec![0.0_f32; n], vec![0.0_f32; n], vec![0_u32; n]);
-        for head in 0..n_heads {
-            let weight = weights[head % weights.len()] as f32;
-            let [p, e] = [2 * head * n, (2 * head + 1) * n].map(|first| first..first + n);
-            // a' = argmax_a Σ_m Ū_m(x', a); the lowest index wins a tie.
-            for a in 0..n_actions {
-                utility.fill(0.0);
-                for network in next.iter().skip(a).step_by(n_actions) {
-                    for ((u, p), e) in utility.iter_mut().zip(&network[p.clone()]).zip(&network[e.clone()]) {
-                        *u += weight * p + (1.0 - weight) * e;
-                    }
-                }
-                for ((u, best), chosen) in utility.iter().zip(&mut best).zip(&mut chosen) {
-                    let better = a == 0 || *u > *best;
-                    *best = if better { *u } else { *best };
-                    *chosen = if better { a as u32 } else { *chosen };
-                }
-            }
-            let last = |s: usize| {
-                let reached = f32::from(u8::from(grid.reached(collected[s], head / weights.len())));
-                (reached, grid.scaled(collected[s]).clamp(0.0, 1.0) as f32)
-            };
-            for (m, targets) in targets.iter_mut().enumerate() {
-                for rows in [&p, &e] {
-                    let y = &mut targets[rows.clone()];
-                    for a in 0..n_actions {
-                        let values = &next[m * n_actions + a][rows.clone()];
-                        for ((y, v), c) in y.iter_mut().zip(values).zip(&chosen) {
-                            *y = if *c == a as u32 { v.clamp(0.0, 1.0) } else { *y };
-                        }
-                    }
-                }
-                for s in (0..n).filter(|&s| done[s]) {
-                    (targets[p.start + s], targets[e.start + s]) = last(s);
-                }
-            }
-        }
-        targets
     }
 }
 
@@ -539,12 +468,15 @@ fn prior_factor(input: &[f32], prior_t: f64) -> f32 {
     (prior_t * (input.len() as f64 / square.max(1e-12)).sqrt()) as f32
 }
 
+/// Real samples for every imagined trial.
+const REAL_PER_IMAGINED: usize = 4;
+
 /// A minibatch, sorted by action.
 #[derive(Default)]
 struct Minibatch {
     /// Where the samples of each action begin, and the end.
     bounds: Vec<usize>,
-    /// x, per action.
+    /// x of the samples of an action and then of its imagined trials.
     inputs: Vec<Inputs>,
     next_inputs: Inputs,
     /// Which transitions they are.
@@ -552,12 +484,13 @@ struct Minibatch {
     /// c + r.
     collected: Vec<f64>,
     done: Vec<bool>,
-    /// Priors at x of the action taken, and at x', per network.
+    /// Imagined trials in all.
+    n_imagined: usize,
+    /// Priors at the inputs, and at x', per network.
     shifts: Vec<Vec<f32>>,
     next_shifts: Vec<Vec<f32>>,
-    factors: Vec<f32>,
-    next_factors: Vec<f32>,
-    rows: Vec<f32>,
+    /// The inputs as rows, per action.
+    rows: Vec<Vec<f32>>,
     next_rows: Vec<f32>,
 }
 
@@ -581,17 +514,23 @@ impl Minibatch {
                 sample
             })
             .collect();
+        self.n_imagined =
+            if config.imagined > 0.0 { config.batch_size.div_ceil(REAL_PER_IMAGINED) } else { 0 };
+        let imagined: Vec<_> =
+            samples[..self.n_imagined].iter().map(|sample| (rng.below(n_actions), sample.x.clone())).collect();
         samples.sort_by_key(|sample| sample.action);
+
         let Self { bounds, inputs, next_inputs, numbers, collected, done, rows, next_rows, .. } = self;
+        rows.resize_with(n_actions, Vec::new);
+        rows.iter_mut().for_each(Vec::clear);
         numbers.clear();
-        let width = encoder.width();
-        rows.clear();
         next_rows.clear();
         collected.clear();
         done.clear();
         for sample in &samples {
             let (stage, observation, c) = &sample.x;
-            encoder.encode(&Input { stage: *stage, observation, collected: *c }, rows);
+            let x = Input { stage: *stage, observation, collected: *c };
+            encoder.encode(&x, &mut rows[sample.action]);
             let after = c + sample.reward;
             let (stage, observation, _) = sample.next.as_ref().unwrap_or(&sample.x);
             encoder.encode(&Input { stage: *stage, observation, collected: after }, next_rows);
@@ -599,28 +538,26 @@ impl Minibatch {
             collected.push(after);
             done.push(sample.next.is_none());
         }
+        for (action, (stage, observation, c)) in &imagined {
+            encoder.encode(&Input { stage: *stage, observation, collected: *c }, &mut rows[*action]);
+        }
         bounds.clear();
         bounds.extend((0..=n_actions).map(|a| samples.partition_point(|sample| sample.action < a)));
         inputs.resize_with(n_actions, Inputs::default);
-        for (a, inputs) in inputs.iter_mut().enumerate() {
-            let samples = bounds[a]..bounds[a + 1];
-            if !samples.is_empty() {
-                inputs.fill_from_rows(&rows[samples.start * width..samples.end * width], width);
-            }
+        for (inputs, rows) in inputs.iter_mut().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
+            inputs.fill_from_rows(rows, encoder.width());
         }
-        next_inputs.fill_from_rows(next_rows, width);
+        next_inputs.fill_from_rows(next_rows, encoder.width());
     }
 
-    /// Priors at x, of the action taken, and at x'.
+    /// Priors at the inputs of each action, and at x'.
     fn shift(&mut self, priors: &mut Ensemble, prior_t: f64) {
         let width = priors.shape().n_inputs;
         let n_actions = self.inputs.len();
-        let factors = |rows: &[f32], factors: &mut Vec<f32>| {
-            factors.clear();
-            factors.extend(rows.chunks_exact(width).map(|row| prior_factor(row, prior_t)));
-        };
-        factors(&self.rows, &mut self.factors);
-        factors(&self.next_rows, &mut self.next_factors);
+        let factors =
+            |rows: &[f32]| rows.chunks_exact(width).map(|row| prior_factor(row, prior_t)).collect::<Vec<_>>();
+        let of_action: Vec<Vec<f32>> = self.rows.iter().map(|rows| factors(rows)).collect();
+        let of_next = factors(&self.next_rows);
         let shifts = priors.each_member(|member| {
             let a = member.index() % n_actions;
             let mut shift = |inputs: &Inputs, factors: &[f32]| -> Vec<f32> {
@@ -628,10 +565,8 @@ impl Minibatch {
                 member.predict(Which::Target, inputs, &mut outputs);
                 factors.iter().enumerate().map(|(s, factor)| factor * outputs.get(s, 0)).collect()
             };
-            let samples = self.bounds[a]..self.bounds[a + 1];
-            let here =
-                if samples.is_empty() { Vec::new() } else { shift(&self.inputs[a], &self.factors[samples]) };
-            (here, shift(&self.next_inputs, &self.next_factors))
+            let here = if of_action[a].is_empty() { Vec::new() } else { shift(&self.inputs[a], &of_action[a]) };
+            (here, shift(&self.next_inputs, &of_next))
         });
         (self.shifts, self.next_shifts) = shifts.into_iter().unzip();
     }
@@ -655,9 +590,9 @@ impl Agent for TargetTracking {
             let tau = self.config.behaviour_tau[self.agent_rng.below(self.config.behaviour_tau.len())];
             let member = self.agent_rng.below(self.config.n_critics);
             self.member = (self.agent_rng.uniform() < single).then_some(member);
-            self.held = self.choose_with(tau, self.member);
+            self.held = self.heads().for_quantile(&self.root(self.member), tau, self.config.root_margin);
         }
-        self.act_with(&self.held, x, self.member)
+        self.act_with(self.held, x, self.member)
     }
 
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
@@ -686,11 +621,26 @@ impl Agent for TargetTracking {
     }
 
     fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
+        let root = self.root(None);
         let policy = |level: &Buffer| -> Box<dyn OutputPolicy + '_> {
-            let target = self.choose(level);
-            Box::new(move |x: &Input| self.act_for(&target, x))
+            let head = self.heads().for_quantile(&root, level.tau(), self.config.root_margin);
+            Box::new(move |x: &Input| self.act_with(head, x, None))
         };
         levels.iter().map(policy).collect()
+    }
+
+    fn target(&self, level: &Buffer, objective: Objective) -> Option<Target> {
+        let (root, margin) = (self.root(None), self.config.root_margin);
+        let head = match objective {
+            Objective::Quantile => self.heads().for_quantile(&root, level.tau(), margin),
+            Objective::Buffered => self.heads().for_buffered(&root, level, margin),
+        };
+        Some(self.heads().target(head))
+    }
+
+    fn holding(&self, target: Target) -> Option<Box<dyn OutputPolicy + '_>> {
+        let head = self.heads().nearest(&target);
+        Some(Box::new(move |x: &Input| self.act_with(head, x, None)))
     }
 
     fn is_stochastic(&self) -> bool {
@@ -756,9 +706,6 @@ impl Agent for TargetTracking {
 #[cfg(test)]
 mod tests {
     use bqrl_mdp::env::ObservationSpace;
-    use bqrl_mdp::model::Model;
-    use bqrl_mdp::plan::Planner;
-    use bqrl_mdp::problems;
     use bqrl_mdp::trajectory::End;
 
     use super::*;
@@ -768,6 +715,7 @@ mod tests {
             n_critics: 2,
             hidden: vec![8],
             n_targets: 4,
+            n_clips: 0,
             weights: vec![0.25, 1.0],
             return_low: 0.0,
             return_high: 4.0,
@@ -791,6 +739,8 @@ mod tests {
             updates_per_step: 1.0,
             bootstrap: 1.0,
             relabel: 0.0,
+            imagined: 0.0,
+            imagined_decay: 100.0,
             state_encoding: StateEncoding::OneHot,
             kernels: "scalar".into(),
         }
@@ -812,111 +762,6 @@ mod tests {
     }
 
     #[test]
-    fn the_root_takes_the_largest_reached_target_and_then_the_larger_mean() {
-        // Three targets, two weights; (P, E) of each head.
-        let curve = [(1.0, 0.5), (1.0, 0.4), (0.92, 0.6), (0.95, 0.55), (0.4, 0.7), (0.6, 0.3)];
-        // τ = .1: P > .9 at target 1 for both weights, the first has the larger mean.
-        assert_eq!(root_choice(&curve, 2, 0.1, 0.0), 2);
-        // With a margin of .03 only the second is safe, P > .93.
-        assert_eq!(root_choice(&curve, 2, 0.1, 0.03), 3);
-        // τ = .5: only the second weight reaches target 2. With a margin of .12 neither is safe, and P decides.
-        assert_eq!(root_choice(&curve, 2, 0.5, 0.0), 5);
-        assert_eq!(root_choice(&curve, 2, 0.5, 0.12), 5);
-        // Q_τ ≥ g needs P(R ≥ g) > 1 − τ, strictly: τ = .4 leaves .6 out.
-        assert_eq!(root_choice(&curve, 2, 0.4, 0.0), 2);
-        // Nothing is reached: the lowest target, the larger P.
-        assert_eq!(root_choice(&[(0.2, 0.9), (0.3, 0.1), (0.1, 0.9), (0.1, 0.9)], 2, 0.1, 0.0), 1);
-    }
-
-    #[test]
-    fn targets_match_hand_computation() {
-        // Two critics, two actions, targets 1 and 2 of the range 0..2, one weight .5, two samples.
-        let backup = Backup { grid: Grid { low: 0.0, high: 2.0, n: 2 }, weights: &[0.5], n_actions: 2, n: 2 };
-        // Rows P_1, E_1, P_2, E_2, two samples each; networks (m, a) = (0,0), (0,1), (1,0), (1,1). Sample 1 has ended.
-        let next = [
-            vec![0.9, 0.0, 0.5, 0.0, 0.1, 0.0, 0.2, 0.0],
-            vec![0.2, 0.0, 0.6, 0.0, 0.6, 0.0, 1.1, 0.0],
-            vec![0.3, 0.0, 0.5, 0.0, 0.3, 0.0, -0.1, 0.0],
-            vec![0.8, 0.0, 0.5, 0.0, 0.4, 0.0, 0.5, 0.0],
-        ];
-        let y = backup.targets(&next, &[0.0, 1.5], &[false, true]);
-        // Target 1: 2 ΣU = (.9+.5)+(.3+.5) = 2.2 for action 0, (.2+.6)+(.8+.5) = 2.1 for action 1: action 0 for both critics,
-        // though critic 1 alone would take action 1. Target 2: .3 + .2 against 1.7 + .9: action 1, values clipped to 1.
-        // The ended sample has c' = 1.5: it reached 1, not 2, and 1.5 of 2 is .75.
-        assert_eq!(y[0], [0.9, 1.0, 0.5, 0.75, 0.6, 0.0, 1.0, 0.75]);
-        assert_eq!(y[1], [0.3, 1.0, 0.5, 0.75, 0.4, 0.0, 0.5, 0.75]);
-    }
-
-    /// max_π P(R ≥ g_i) and the mean of the policy, by the agent's own backup on a table of all (h, s, c), averaged over the
-    /// true outcomes.
-    fn fixed_point(model: &Model, grid: Grid, weights: &[f64]) -> Vec<f32> {
-        let n_actions = model.n_actions();
-        let rows = 2 * grid.n * weights.len();
-        let key = |state: usize, c: f64| (state, (c * 1000.0).round() as i64);
-        // What can have been collected, forward.
-        let mut reachable = vec![std::collections::BTreeMap::from([(key(model.start()[0].0, 0.0), 0.0)])];
-        for h in 0..model.horizon() {
-            let mut next = std::collections::BTreeMap::new();
-            for (&(s, _), &c) in &reachable[h] {
-                for a in 0..n_actions {
-                    for o in model.outcomes(h, s, a) {
-                        next.insert(key(o.next, c + o.reward), c + o.reward);
-                    }
-                }
-            }
-            reachable.push(next);
-        }
-        let mut values: std::collections::BTreeMap<(usize, i64), Vec<Vec<f32>>> =
-            std::collections::BTreeMap::new();
-        for h in (0..model.horizon()).rev() {
-            let mut here = std::collections::BTreeMap::new();
-            for (&(s, at), &c) in reachable[h].iter().filter(|((s, _), _)| !model.is_terminal(h, *s)) {
-                let mut actions = vec![vec![0.0; rows]; n_actions];
-                for (a, sums) in actions.iter_mut().enumerate() {
-                    for o in model.outcomes(h, s, a) {
-                        let after = c + o.reward;
-                        let done = h + 1 == model.horizon() || model.is_terminal(h + 1, o.next);
-                        let nothing = vec![vec![0.0; rows]; n_actions];
-                        let next = if done { &nothing } else { &values[&key(o.next, after)] };
-                        let backup = Backup { grid, weights, n_actions, n: 1 };
-                        let y = &backup.targets(next, &[after], &[done])[0];
-                        sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += o.probability as f32 * y);
-                    }
-                }
-                here.insert((s, at), actions);
-            }
-            values = here;
-        }
-        let root = &values[&key(model.start()[0].0, 0.0)];
-        Backup { grid, weights, n_actions, n: 1 }.targets(root, &[0.0], &[false]).swap_remove(0)
-    }
-
-    #[test]
-    fn the_fixed_point_of_the_backup_is_the_optimum_at_every_target() {
-        for (name, parameters, high) in [
-            ("asset-selling", vec![("offers", "5"), ("horizon", "3"), ("start", "1")], 1.0),
-            ("gamble-chain", vec![("horizon", "4")], 12.0),
-            ("gamble-chain", vec![("horizon", "3"), ("safe", "-1"), ("win", "2"), ("loss", "3")], 9.0),
-        ] {
-            let owned: Vec<(String, String)> =
-                parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            let model = problems::build(name, &owned).unwrap().model;
-            let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
-            let best = planner.envelope();
-            let grid = Grid { low: -high, high, n: 24 };
-            let root = fixed_point(&model, grid, &[0.0, 1.0]);
-            for (i, head) in root.chunks_exact(4).enumerate() {
-                // Weight 1: max_π P(R ≥ g), which the planner knows as 1 − min_π P(R < g).
-                let want = 1.0 - best.probability_below(grid.target(i) - 1e-9);
-                assert!((f64::from(head[2]) - want).abs() < 1e-5, "{name}, g = {}", grid.target(i));
-                // Weight 0: the largest mean.
-                let mean = grid.low + f64::from(head[1]) * grid.width();
-                assert!((mean - planner.max_mean()).abs() < 1e-4, "{name}: {mean}");
-            }
-        }
-    }
-
-    #[test]
     fn relabelled_transitions_add_their_own_reward_to_another_collected_one() {
         // Six transitions with c = 10k and reward k; each must keep its reward whatever c it is given.
         let spec = spec();
@@ -933,9 +778,10 @@ mod tests {
         let settings = Config { relabel: 1.0, ..config() };
         batch.draw(&settings, 2, &replay, &encoder, &mut stream(1, Purpose::Test));
         let width = encoder.width();
+        let rows = batch.rows.concat();
         let mut relabelled = 0;
         for s in 0..batch.len() {
-            let c = f64::from(batch.rows[s * width + width - 1]);
+            let c = f64::from(rows[s * width + width - 1]);
             let reward = batch.collected[s] - c;
             assert!(c % 10.0 == 0.0 && (0.0..6.0).contains(&reward), "c = {c}, reward {reward}");
             assert_eq!(batch.done[s], reward == 5.0);
@@ -950,19 +796,41 @@ mod tests {
     }
 
     #[test]
+    fn imagined_trials_keep_an_action_attractive_where_it_was_never_tried() {
+        // One step each: action 1 fails in states 0 and 1 and is never tried in state 2, where action 0 earns half of the range.
+        let untried = |imagined: f64| {
+            let settings =
+                Config { imagined, imagined_decay: 1e6, output_scale: 0.01, output_bias: 3.0, ..config() };
+            let settings = Config { learning_rate: 1e-2, updates_per_root: 1e3, prior_scale: 0.0, ..settings };
+            let mut agent = TargetTracking::new(settings, &spec(), 3).unwrap();
+            for episode in 0..300 {
+                let state = Observation::Index(episode % 3);
+                let (action, reward) = if episode % 3 == 2 { (0, 2.0) } else { (1, 0.0) };
+                let x = Input { stage: 0, observation: &state, collected: 0.0 };
+                let next = Input { stage: 1, observation: &state, collected: reward };
+                agent.observe(&Transition { x, action, reward, next, end: End::Terminated }).unwrap();
+            }
+            let x = Input { stage: 0, observation: &Observation::Index(2), collected: 0.0 };
+            // P of the second of four targets, weight 1.
+            agent.values(&x, 0..16, None)[1][2 * 3]
+        };
+        let (without, with) = (untried(0.0), untried(0.01));
+        assert!(without < 0.5 && with > 0.8, "{without} {with}");
+    }
+
+    #[test]
     fn a_target_is_chosen_for_all_starts_together() {
         let mut agent = TargetTracking::new(config(), &spec(), 3).unwrap();
         let starts = [Observation::Index(0), Observation::Index(2)];
         let mut alone = Vec::new();
         for start in &starts {
             agent.starts = vec![start.clone()];
-            alone.push(agent.root_curve(None));
+            alone.push(agent.root(None));
         }
         // Three episodes from 0, one from 2.
         agent.starts = [0, 0, 1, 0].map(|k: usize| starts[k].clone()).to_vec();
-        for (head, (p, e)) in agent.root_curve(None).into_iter().enumerate() {
-            assert!((p - 0.75 * alone[0][head].0 - 0.25 * alone[1][head].0).abs() < 1e-9);
-            assert!((e - 0.75 * alone[0][head].1 - 0.25 * alone[1][head].1).abs() < 1e-9);
+        for (output, value) in agent.root(None).into_iter().enumerate() {
+            assert!((value - 0.75 * alone[0][output] - 0.25 * alone[1][output]).abs() < 1e-9);
         }
     }
 

@@ -5,16 +5,21 @@ use std::sync::atomic::AtomicBool;
 
 use bqrl_lab::config::{Config, Layers};
 use bqrl_lab::run::{Hooks, restore_seed};
-use bqrl_lab::train::Yardstick;
+use bqrl_lab::train::{Objective, Yardstick};
 use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_math::interval::quantile_interval;
 use bqrl_math::law::ReturnLaw;
+use bqrl_mdp::plan::Planner;
+use bqrl_mdp::model::Problem;
 use bqrl_runs::run_dir::RunDir;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::problem;
 use crate::text::{number, table};
+
+/// Passes of the planner for a buffered optimum.
+const PASSES: usize = 200;
 
 /// Flags of `bqrl eval`.
 #[derive(clap::Args)]
@@ -24,7 +29,8 @@ pub struct EvalArgs {
     /// Risk levels in (0, 1) [default: the run's own]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "TAU,…")]
     tau: Vec<f64>,
-    /// Buffer width in (0, tau]: one, or one per level [default: tau, or the run's own]
+    /// Buffer width in (0, tau]: one, or one per level. An agent that serves every level then maximises the buffered
+    /// quantile instead of the point quantile [default: tau, or the run's own]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "BETA,…")]
     beta: Vec<f64>,
     /// The seed whose policy is evaluated [default: all; --json gives the first its place at the top]
@@ -65,6 +71,8 @@ struct Level {
     tau: f64,
     beta: f64,
     best_quantile: f64,
+    /// UB2 of the plan for (τ, β), where `--beta` asks for it and it can be had.
+    best_buffered_quantile: Option<f64>,
     quantile: f64,
     buffered_quantile: f64,
     mean: f64,
@@ -99,13 +107,15 @@ pub fn run(args: &EvalArgs) -> Result<String, Failure> {
         warn: &|message| eprintln!("warning: {message}"),
         clock: &|| 0.0,
     };
+    let objective = if args.beta.is_empty() { Objective::Quantile } else { Objective::Buffered };
+    let best_buffered = if args.beta.is_empty() { Vec::new() } else { best_buffered(&levels, &problem) };
     let evaluate = |seed: u64| {
         let restored = restore_seed(&config, &problem, &yardstick, seed, &dir.seed(seed), &hooks);
         let mut training = restored.map_err(|error| {
             Failure::usage(format!("{}: {error}", dir.path().display()))
                 .hint("a run writes its first checkpoint after run.checkpoint_every episodes")
         })?;
-        let laws = training.laws(&levels);
+        let laws = training.laws(&levels, objective);
         let level = |(index, &(buffer, best)): (usize, &(Buffer, f64))| {
             // One policy per level, or one for all.
             let (law, mean) = laws.get(index).unwrap_or(&laws[0]);
@@ -113,6 +123,7 @@ pub fn run(args: &EvalArgs) -> Result<String, Failure> {
                 tau: buffer.tau(),
                 beta: buffer.beta(),
                 best_quantile: best,
+                best_buffered_quantile: best_buffered.get(index).copied(),
                 quantile: law.quantile(buffer.tau()),
                 buffered_quantile: law.buffered_quantile(&buffer),
                 mean: *mean,
@@ -156,6 +167,12 @@ fn levels(args: &EvalArgs, config: &Config) -> Result<Vec<Buffer>, Failure> {
     taus.iter().enumerate().map(level).collect::<Result<_, _>>().map_err(Failure::usage)
 }
 
+/// The best Q_τ^β of any policy, mixtures included; nothing where the problem has too many returns.
+fn best_buffered(levels: &[Buffer], problem: &Problem) -> Vec<f64> {
+    let Ok(planner) = Planner::exact(&problem.model, &|_, _, _| {}) else { return Vec::new() };
+    levels.iter().map(|&level| planner.buffered(level, PASSES).mixture_upper).collect()
+}
+
 /// 95 % interval of a quantile from played episodes.
 fn interval(law: &ReturnLaw, episodes: usize, tau: f64) -> Option<[f64; 2]> {
     let times = |p: f64| (p * episodes as f64).round() as usize;
@@ -169,8 +186,11 @@ fn interval(law: &ReturnLaw, episodes: usize, tau: f64) -> Option<[f64; 2]> {
 }
 
 fn human(report: &Report, config: &Config) -> String {
-    let head = ["seed", "τ", "Q_τ", "best Q*_τ", "short of it", "β", "Q_τ^β", "mean"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let buffered = report.taus.iter().any(|level| level.best_buffered_quantile.is_some());
+    let mut head = vec!["seed", "τ", "Q_τ", "best Q*_τ", "short of it", "β", "Q_τ^β"];
+    head.extend(buffered.then_some("best Q_τ^β"));
+    head.push("mean");
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     if !report.exact {
         rows[0].push("95 % interval of Q_τ".into());
     }
@@ -179,7 +199,9 @@ fn human(report: &Report, config: &Config) -> String {
             let short = (level.best_quantile - level.quantile).max(0.0);
             let mut row = vec![seed.to_string()];
             row.extend([level.tau, level.quantile, level.best_quantile, short, level.beta].map(number));
-            row.extend([level.buffered_quantile, level.mean].map(number));
+            row.push(number(level.buffered_quantile));
+            row.extend(level.best_buffered_quantile.map(number));
+            row.push(number(level.mean));
             if let Some([low, high]) = level.interval {
                 row.push(format!("{} … {}", number(low), number(high)));
             }

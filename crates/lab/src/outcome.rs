@@ -23,7 +23,7 @@ use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{RunDir, SeedDir};
 use serde::Serialize;
 
-use crate::train::{Training, Yardstick};
+use crate::train::{Objective, Training, Yardstick};
 
 /// Atoms of a remaining-return law up to which the paper's rule is solved.
 const RULE_ATOMS: usize = 2_000;
@@ -112,7 +112,7 @@ pub fn describe(dir: &RunDir, problem: &Problem, yardstick: &Yardstick) -> io::R
 pub fn leave(dir: &SeedDir, problem: &Problem, training: &mut Training) -> io::Result<()> {
     atomic::write(&dir.weights(), &training.agent.weights())?;
     let levels: Vec<Buffer> = training.levels();
-    let laws: Vec<ReturnLaw> = training.laws(&levels).into_iter().map(|(law, _)| law).collect();
+    let laws: Vec<ReturnLaw> = training.laws(&levels, Objective::Quantile).into_iter().map(|(law, _)| law).collect();
     atomic::write(&dir.law(), law_table(&levels, &laws).as_bytes())?;
 
     let model = &problem.model;
@@ -141,7 +141,7 @@ pub fn leave(dir: &SeedDir, problem: &Problem, training: &mut Training) -> io::R
     }
 
     let grid = twentieths();
-    let laws = training.laws(&grid);
+    let laws = training.laws(&grid, Objective::Quantile);
     if laws.len() == grid.len() {
         let mut csv = String::from("tau,quantile,mean\n");
         for (level, (law, mean)) in grid.iter().zip(&laws) {

@@ -13,7 +13,8 @@
 //! A stochastic policy is evaluated twice: its mode, which is its greedy policy and what the measures count, and the
 //! distribution itself beside it.
 
-use bqrl_agents::{Agent, Input, Mode, OnTable, OutputPolicy, Transition};
+pub use bqrl_agents::Objective;
+use bqrl_agents::{Agent, Input, Mode, OnTable, OutputPolicy, Transition, policies};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -206,16 +207,16 @@ impl<'a> Training<'a> {
     }
 
     /// Law and mean of the greedy policies: one per level, or a single one that serves them all.
-    pub fn laws(&mut self, levels: &[Buffer]) -> Vec<(ReturnLaw, f64)> {
+    pub fn laws(&mut self, levels: &[Buffer], objective: Objective) -> Vec<(ReturnLaw, f64)> {
         let Self { env, agent, yardstick, seed, .. } = self;
-        let policies = agent.output(levels);
+        let policies = policies(&**agent, levels, objective);
         policies.iter().map(|policy| law(&Mode(&**policy), &mut **env, yardstick, *seed)).collect()
     }
 
     /// Evaluates the output policies; the agent is not changed. Returns the laws of the greedy policies' returns.
     pub fn evaluate(&mut self) -> Vec<ReturnLaw> {
         let levels = self.levels();
-        let laws = self.laws(&levels);
+        let laws = self.laws(&levels, Objective::Quantile);
         let Self { env, agent, yardstick, seed, progress, .. } = self;
         let Progress { episode, regret, greedy, distribution, .. } = progress;
         greedy.evaluated(&laws, &yardstick.levels, *episode, *regret);

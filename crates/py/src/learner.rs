@@ -11,7 +11,7 @@
 
 use std::path::PathBuf;
 
-use bqrl_agents::{Agent, Input, Mode, OnTable, OutputPolicy, Transition};
+use bqrl_agents::{Agent, Input, Mode, Objective, OnTable, OutputPolicy, Target, Transition, policies};
 use bqrl_lab::config::{ALGOS, Config, Layers, Levels};
 use bqrl_lab::run::make_agent;
 use bqrl_math::buffer::Buffer;
@@ -309,8 +309,9 @@ impl Learner {
         }
     }
 
-    /// What the agent would do. `state` holds a row (h, c) per observation; rewards came with the observations.
-    #[pyo3(signature = (observations, state, episode_start, rewards, level, deterministic, draws))]
+    /// What the agent would do. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds on to a target;
+    /// rewards came with the observations.
+    #[pyo3(signature = (observations, state, episode_start, rewards, level, buffered, deterministic, draws))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -319,6 +320,7 @@ impl Learner {
         episode_start: Option<PyReadonlyArray1<'py, bool>>,
         rewards: Option<PyReadonlyArray1<'py, f64>>,
         level: (f64, f64),
+        buffered: bool,
         deterministic: bool,
         draws: Option<PyReadonlyArray1<'py, f64>>,
     ) -> PyResult<Predicted<'py>> {
@@ -331,29 +333,30 @@ impl Learner {
             .map(|observation| self.environment.observations.read(&observation))
             .collect::<PyResult<_>>()?;
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
+        let objective = objective(buffered);
+        let chosen = py.detach(|| self.agent.target(&buffer, objective));
+        let columns = if chosen.is_some() { 5 } else { 2 };
         let state = state.map(|state| state.as_array().to_owned());
         let starts = episode_start.map(|starts| starts.as_array().to_vec());
         let rewards = rewards.map(|rewards| rewards.as_array().to_vec());
         let draws = draws.map(|draws| draws.as_array().to_vec());
         if let Some(state) = &state {
             rows("state", state.nrows())?;
-            if state.ncols() != 2 {
-                return Err(value_error(format!("state has {} columns, want 2", state.ncols())));
+            if state.ncols() != columns {
+                return Err(value_error(format!("state has {} columns, want {columns}", state.ncols())));
             }
             if !state.iter().all(|x| x.is_finite()) || state.column(0).iter().any(|&h| h < 0.0) {
                 return Err(value_error(
-                    "state must hold stages, not negative, and finite collected rewards",
+                    "state must hold stages, not negative, and finite numbers",
                 ));
             }
         }
         rows("episode_start", starts.as_ref().map_or(n, Vec::len))?;
         rows("reward", rewards.as_ref().map_or(n, Vec::len))?;
         let (actions, after) = py.detach(|| {
-            let policies = self.agent.output(&[buffer]);
-            let mode = Mode(&*policies[0]);
-            let policy: &dyn OutputPolicy = if deterministic { &mode } else { &*policies[0] };
+            let policies = if chosen.is_some() { Vec::new() } else { self.agent.output(&[buffer]) };
             let (mut actions, mut after, mut choice) =
-                (Vec::with_capacity(n), Vec::with_capacity(2 * n), Vec::new());
+                (Vec::with_capacity(n), Vec::with_capacity(columns * n), Vec::new());
             for (row, observation) in seen.iter().enumerate() {
                 let start = state.is_none() || starts.as_ref().is_some_and(|starts| starts[row]);
                 let (stage, collected) = match &state {
@@ -365,18 +368,32 @@ impl Learner {
                     }
                     _ => (0, 0.0),
                 };
+                let target = chosen.map(|chosen| match &state {
+                    Some(state) if !start => {
+                        Target { u: state[(row, 2)], v: state[(row, 3)], weight: state[(row, 4)] }
+                    }
+                    _ => chosen,
+                });
+                let held = target.and_then(|target| self.agent.holding(target));
+                let policy = held.as_ref().unwrap_or_else(|| &policies[0]);
                 choice.clear();
-                policy.decide(&Input { stage, observation, collected }, &mut choice);
+                let x = Input { stage, observation, collected };
+                if deterministic {
+                    Mode(&**policy).decide(&x, &mut choice);
+                } else {
+                    policy.decide(&x, &mut choice);
+                }
                 let action = match &draws {
                     Some(draws) => pick(&choice, draws[row]),
                     None => choice[0].0,
                 };
                 actions.push(action as i64);
                 after.extend([(stage + 1) as f64, collected]);
+                after.extend(target.into_iter().flat_map(|target| [target.u, target.v, target.weight]));
             }
             (actions, after)
         });
-        let after = numpy::ndarray::Array2::from_shape_vec((n, 2), after).expect("two numbers a row");
+        let after = numpy::ndarray::Array2::from_shape_vec((n, columns), after).expect("as many numbers a row");
         Ok((actions.into_pyarray(py), after.into_pyarray(py)))
     }
 
@@ -386,11 +403,12 @@ impl Learner {
         py: Python<'py>,
         problem: &Problem,
         level: (f64, f64),
+        buffered: bool,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
         let evaluation = py.detach(|| {
             let evaluator = Evaluator::new(&problem.inner.model).ok()?;
-            let policies = self.agent.output(&[buffer]);
+            let policies = policies(&*self.agent, &[buffer], objective(buffered));
             let evaluation = evaluator.evaluate(&OnTable(&Mode(&*policies[0])));
             Some(evaluation)
         });
@@ -584,4 +602,8 @@ fn pick(choice: &[(usize, f64)], draw: f64) -> usize {
         draw < sum
     });
     found.or(choice.last()).map_or(0, |&(action, _)| action)
+}
+
+fn objective(buffered: bool) -> Objective {
+    if buffered { Objective::Buffered } else { Objective::Quantile }
 }
