@@ -236,7 +236,10 @@ mod tests {
         // Q_τ ≥ g needs P(R ≥ g) > 1 − τ, strictly: τ = .4 leaves .6 out.
         assert_eq!(heads.for_quantile(&curve, 0.4, 0.0), 2);
         // Nothing is reached: the lowest target, the larger P.
-        assert_eq!(heads.for_quantile(&[0.2, 0.9, 0.3, 0.1, 0.1, 0.9, 0.1, 0.9, 0.0, 0.9, 0.0, 0.9], 0.1, 0.0), 1);
+        assert_eq!(
+            heads.for_quantile(&[0.2, 0.9, 0.3, 0.1, 0.1, 0.9, 0.1, 0.9, 0.0, 0.9, 0.0, 0.9], 0.1, 0.0),
+            1
+        );
     }
 
     #[test]
@@ -341,7 +344,10 @@ mod tests {
             let best = planner.buffered(level, 1000).mixture_upper;
             let over = value / beta - best;
             assert!(over > -1e-6, "τ = {tau}, β = {beta}: {} of {best}", value / beta);
-            assert!(over < if tau == beta { 1e-6 } else { 0.02 }, "τ = {tau}, β = {beta}: {over} above {best}");
+            assert!(
+                over < if tau == beta { 1e-6 } else { 0.02 },
+                "τ = {tau}, β = {beta}: {over} above {best}"
+            );
         }
     }
 

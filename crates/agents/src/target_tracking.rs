@@ -25,10 +25,10 @@
 //!
 //! What the literature leaves open and what was chosen: the mean rides along (w < 1), because many policies reach g equally
 //! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
-//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic, and imagined trials
-//! keep them so where an action was never tried: what is learned elsewhere would otherwise carry over to it, and a
-//! state that is met late be left with an action that nobody ever tries; c is replaced
-//! now and then by that of another transition (`relabel`), since every target is taught at any c; with random starts the
+//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic, and where
+//! states have nothing in common, imagined trials keep them so until an action was tried: what is learned of other states
+//! would otherwise carry over, and a state that is met late be left with an action that nobody ever tries; c is replaced now
+//! and then by that of another transition (`relabel`), since every target is taught at any c; with random starts the
 //! root curve is averaged over a sample of first observations, for the quantile is that of the whole law and the target must
 //! be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is given away.
 
@@ -47,8 +47,8 @@ use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::heads::Heads;
 use crate::{
-    Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels, not_negative, positive,
-    require,
+    Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels,
+    not_negative, positive, require,
 };
 
 /// Every setting. The levels that the agent is asked for are none of them.
@@ -109,10 +109,12 @@ pub struct Config {
     pub bootstrap: f64,
     /// Chance that a sampled transition is given another collected reward.
     pub relabel: f64,
-    /// Weight of imagined trials against real ones at first, …
+    /// Weight of imagined trials against real ones where states are one-hot, at first, …
     pub imagined: f64,
     /// … falling as 1/(1 + n/this), in transitions.
     pub imagined_decay: f64,
+    /// Inputs that rise one after the other with the collected reward, beside the reward itself.
+    pub collected_ramps: usize,
     /// How a discrete state is written.
     pub state_encoding: StateEncoding,
     /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
@@ -229,7 +231,10 @@ impl TargetTracking {
         config.check()?;
         let given = (config.return_low, config.return_high);
         let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
-        let encoder = Encoder::new(spec, config.state_encoding, grid.grid().width()).with_long_one_hot();
+        let range = grid.grid();
+        let encoder = Encoder::new(spec, config.state_encoding, range.width())
+            .with_long_one_hot()
+            .with_ramps(config.collected_ramps, range.low);
         let shape = |n_quantiles| Shape {
             n_inputs: encoder.width(),
             hidden: config.hidden.clone(),
@@ -392,7 +397,7 @@ impl TargetTracking {
             outputs.push(Remap { from: [from; 2], mix: 0.0, scale: 1.0, shift: 0.0 });
         }
         self.critics.remap_outputs(&outputs);
-        let factor = self.encoder.rescale(new.width()) as f32;
+        let factor = self.encoder.rescale(new.low, new.width()) as f32;
         let collected = self.encoder.width() - 1;
         self.critics.scale_input(collected, factor);
         self.priors.scale_input(collected, factor);
@@ -514,10 +519,15 @@ impl Minibatch {
                 sample
             })
             .collect();
-        self.n_imagined =
-            if config.imagined > 0.0 { config.batch_size.div_ceil(REAL_PER_IMAGINED) } else { 0 };
-        let imagined: Vec<_> =
-            samples[..self.n_imagined].iter().map(|sample| (rng.below(n_actions), sample.x.clone())).collect();
+        self.n_imagined = if config.imagined > 0.0 && encoder.is_one_hot() {
+            config.batch_size.div_ceil(REAL_PER_IMAGINED)
+        } else {
+            0
+        };
+        let imagined: Vec<_> = samples[..self.n_imagined]
+            .iter()
+            .map(|sample| (rng.below(n_actions), sample.x.clone()))
+            .collect();
         samples.sort_by_key(|sample| sample.action);
 
         let Self { bounds, inputs, next_inputs, numbers, collected, done, rows, next_rows, .. } = self;
@@ -565,7 +575,8 @@ impl Minibatch {
                 member.predict(Which::Target, inputs, &mut outputs);
                 factors.iter().enumerate().map(|(s, factor)| factor * outputs.get(s, 0)).collect()
             };
-            let here = if of_action[a].is_empty() { Vec::new() } else { shift(&self.inputs[a], &of_action[a]) };
+            let here =
+                if of_action[a].is_empty() { Vec::new() } else { shift(&self.inputs[a], &of_action[a]) };
             (here, shift(&self.next_inputs, &of_next))
         });
         (self.shifts, self.next_shifts) = shifts.into_iter().unzip();
@@ -691,7 +702,7 @@ impl Agent for TargetTracking {
         self.due = state.due;
         self.n_starts = state.n_starts;
         self.starts = state.starts.into_iter().map(start).collect();
-        self.encoder.rescale(state.grid.grid().width());
+        self.encoder.rescale(state.grid.grid().low, state.grid.grid().width());
         self.grid = state.grid;
         self.prior_t = state.prior_t;
         [self.agent_rng, self.replay_rng] = state.rngs.map(saved::at);
@@ -742,6 +753,7 @@ mod tests {
             imagined: 0.0,
             imagined_decay: 100.0,
             state_encoding: StateEncoding::OneHot,
+            collected_ramps: 0,
             kernels: "scalar".into(),
         }
     }
@@ -801,7 +813,8 @@ mod tests {
         let untried = |imagined: f64| {
             let settings =
                 Config { imagined, imagined_decay: 1e6, output_scale: 0.01, output_bias: 3.0, ..config() };
-            let settings = Config { learning_rate: 1e-2, updates_per_root: 1e3, prior_scale: 0.0, ..settings };
+            let settings =
+                Config { learning_rate: 1e-2, updates_per_root: 1e3, prior_scale: 0.0, ..settings };
             let mut agent = TargetTracking::new(settings, &spec(), 3).unwrap();
             for episode in 0..300 {
                 let state = Observation::Index(episode % 3);
@@ -840,7 +853,7 @@ mod tests {
         let settings = Config { return_low: 0.0, return_high: 0.0, prior_scale: 0.0, ..config() };
         let mut agent = TargetTracking::new(settings, &EnvSpec { reward_bounds: None, ..spec() }, 3).unwrap();
         let from = Grid { low: 0.0, high: 4.0, n: 4 };
-        agent.encoder.rescale(4.0);
+        agent.encoder.rescale(0.0, 4.0);
         let observation = Observation::Index(1);
         let x = Input { stage: 2, observation: &observation, collected: 1.5 };
         let before = agent.values(&x, 0..16, Some(1));

@@ -46,6 +46,7 @@ fn config() -> Config {
         relabel: 0.5,
         imagined: 0.001,
         imagined_decay: 1000.0,
+        collected_ramps: 8,
         state_encoding: StateEncoding::Auto,
         kernels: "auto".into(),
     }

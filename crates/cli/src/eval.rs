@@ -9,8 +9,8 @@ use bqrl_lab::train::{Objective, Yardstick};
 use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_math::interval::quantile_interval;
 use bqrl_math::law::ReturnLaw;
-use bqrl_mdp::plan::Planner;
 use bqrl_mdp::model::Problem;
+use bqrl_mdp::plan::Planner;
 use bqrl_runs::run_dir::RunDir;
 use serde::Serialize;
 

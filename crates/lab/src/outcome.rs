@@ -112,7 +112,8 @@ pub fn describe(dir: &RunDir, problem: &Problem, yardstick: &Yardstick) -> io::R
 pub fn leave(dir: &SeedDir, problem: &Problem, training: &mut Training) -> io::Result<()> {
     atomic::write(&dir.weights(), &training.agent.weights())?;
     let levels: Vec<Buffer> = training.levels();
-    let laws: Vec<ReturnLaw> = training.laws(&levels, Objective::Quantile).into_iter().map(|(law, _)| law).collect();
+    let laws: Vec<ReturnLaw> =
+        training.laws(&levels, Objective::Quantile).into_iter().map(|(law, _)| law).collect();
     atomic::write(&dir.law(), law_table(&levels, &laws).as_bytes())?;
 
     let model = &problem.model;

@@ -346,9 +346,7 @@ impl Learner {
                 return Err(value_error(format!("state has {} columns, want {columns}", state.ncols())));
             }
             if !state.iter().all(|x| x.is_finite()) || state.column(0).iter().any(|&h| h < 0.0) {
-                return Err(value_error(
-                    "state must hold stages, not negative, and finite numbers",
-                ));
+                return Err(value_error("state must hold stages, not negative, and finite numbers"));
             }
         }
         rows("episode_start", starts.as_ref().map_or(n, Vec::len))?;
@@ -393,7 +391,8 @@ impl Learner {
             }
             (actions, after)
         });
-        let after = numpy::ndarray::Array2::from_shape_vec((n, columns), after).expect("as many numbers a row");
+        let after =
+            numpy::ndarray::Array2::from_shape_vec((n, columns), after).expect("as many numbers a row");
         Ok((actions.into_pyarray(py), after.into_pyarray(py)))
     }
 

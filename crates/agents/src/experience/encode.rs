@@ -4,11 +4,12 @@
 //! state        one-hot of s (unordered), or s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered), or the
 //!              observation itself (dense)
 //! stage        h/H, exp(−(H−h)/3), exp(−(H−h)/10), exp(−(H−h)/30), 1{h = H−1}
-//! collected    c / scale
+//! collected    n ramps from −1 to 1, side by side across the range of c (n may be 0), and c / scale
 //! ```
 //!
 //! The last-step flag matters: without it "go on at the last step" is extrapolated above zero. The thermometer lets
-//! what is learned of one offer carry over to its neighbours. Decision 0005.
+//! what is learned of one offer carry over to its neighbours (decision 0005). Ramps let a value change steeply with c, where
+//! rewards add up (decision 0006).
 
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
@@ -47,6 +48,9 @@ pub struct Encoder {
     state: State,
     horizon: usize,
     scale: f64,
+    /// Where the ramps begin, and how many there are; they end at low + scale.
+    low: f64,
+    n_ramps: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +70,7 @@ impl Encoder {
             | (&ObservationSpace::Discrete { n, .. }, StateEncoding::Thermometer) => State::Thermometer(n),
             (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot { n, height: 1.0 },
         };
-        Self { state, horizon: spec.horizon, scale }
+        Self { state, horizon: spec.horizon, scale, low: 0.0, n_ramps: 0 }
     }
 
     /// One-hot states of height √n, as long as a vector as a thermometer is: a step of learning then moves either by as
@@ -79,19 +83,31 @@ impl Encoder {
         self
     }
 
-    /// Changes the unit of collected rewards, the last input. Returns the factor by which a weight on it must grow to see
-    /// the same.
-    pub fn rescale(&mut self, scale: f64) -> f64 {
+    /// Ramps for c between `low` and `low + scale`.
+    #[must_use]
+    pub fn with_ramps(self, n_ramps: usize, low: f64) -> Self {
+        Self { n_ramps, low, ..self }
+    }
+
+    /// Whether states have nothing in common, so that what is learned of one says nothing about another.
+    pub fn is_one_hot(&self) -> bool {
+        matches!(self.state, State::OneHot { .. })
+    }
+
+    /// Changes the range of collected rewards. Returns the factor by which a weight on the last input must grow to see the
+    /// same; ramps come to stand for something else.
+    pub fn rescale(&mut self, low: f64, scale: f64) -> f64 {
         assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
         let factor = scale / self.scale;
         self.scale = scale;
+        self.low = low;
         factor
     }
 
     /// D, the length of an input.
     pub fn width(&self) -> usize {
         let (State::OneHot { n, .. } | State::Thermometer(n) | State::Dense(n)) = self.state;
-        n + EXTRA
+        n + EXTRA + self.n_ramps
     }
 
     /// Appends the encoding of x.
@@ -114,6 +130,8 @@ impl Encoder {
         out.push(x.stage as f32 / self.horizon as f32);
         out.extend([3.0, 10.0, 30.0].map(|pace: f32| (-left / pace).exp()));
         out.push(f32::from(u8::from(x.stage + 1 == self.horizon)));
+        let place = (x.collected - self.low) / self.scale * self.n_ramps as f64;
+        out.extend((0..self.n_ramps).map(|k| (2.0 * (place - k as f64).clamp(0.0, 1.0) - 1.0) as f32));
         out.push((x.collected / self.scale) as f32);
     }
 }
@@ -155,6 +173,27 @@ mod tests {
         assert_eq!(unordered[..5], [0.0, 0.0, 1.0, 0.0, 0.0]);
         let forced = encoded(ObservationSpace::Discrete { n: 5, ordered: true }, StateEncoding::OneHot, &x);
         assert_eq!(forced, unordered);
+    }
+
+    #[test]
+    fn ramps_rise_one_after_the_other_across_the_range_of_the_collected_reward() {
+        let index = Observation::Index(0);
+        let spec = spec(ObservationSpace::Discrete { n: 2, ordered: true });
+        // From -1 to 3 in four ramps of length 1.
+        let mut encoder = Encoder::new(&spec, StateEncoding::Auto, 4.0).with_ramps(4, -1.0);
+        for (collected, want) in [
+            (-5.0, [-1.0, -1.0, -1.0, -1.0, -1.25]),
+            (0.5, [1.0, 0.0, -1.0, -1.0, 0.125]),
+            (3.0, [1.0, 1.0, 1.0, 1.0, 0.75]),
+        ] {
+            let mut out = Vec::new();
+            encoder.encode(&Input { stage: 0, observation: &index, collected }, &mut out);
+            assert_eq!((out.len(), &out[7..]), (encoder.width(), &want[..]));
+        }
+        assert_eq!(encoder.rescale(0.0, 8.0), 2.0);
+        let mut out = Vec::new();
+        encoder.encode(&Input { stage: 0, observation: &index, collected: 3.0 }, &mut out);
+        assert_eq!(out[7..], [1.0, 0.0, -1.0, -1.0, 0.375]);
     }
 
     #[test]
