@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::progress::{Display, pool, with_hooks};
+use crate::studies::{self, Only};
 use crate::text::number;
 
 /// What there is to reproduce.
@@ -28,6 +29,8 @@ enum What {
     FrozenLake,
     /// Both
     All,
+    /// What the paper leaves open: settings, variants, scaling, and the floor under its rule
+    Studies,
 }
 
 impl What {
@@ -36,6 +39,7 @@ impl What {
             What::AssetSelling => &["asset-selling"],
             What::FrozenLake => &["frozen-lake"],
             What::All => &["asset-selling", "frozen-lake"],
+            What::Studies => &[],
         }
     }
 }
@@ -47,28 +51,31 @@ pub struct ReproduceArgs {
     /// Which experiment
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
+    /// Only this part of the studies; may be repeated
+    #[arg(long, value_enum, value_name = "PART")]
+    pub only: Vec<Only>,
     /// A tenth of the episodes: a look at the shape of things, not at the numbers
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
     /// Seeds: the paper's 42, 10042, 20042, then 101, 102, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=1000))]
-    seeds: u16,
-    /// Where everything is written; an interrupted reproduction goes on there [default: runs/reproduce, or
-    /// runs/reproduce-quick]
+    pub seeds: u16,
+    /// Where everything is written; an interrupted reproduction goes on there [default: runs/reproduce or
+    /// runs/studies, with -quick behind it]
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Also write the tables as a Markdown page, and its figures beside it under figures/
     #[arg(long, value_name = "FILE.md")]
-    doc: Option<PathBuf>,
+    pub doc: Option<PathBuf>,
     /// Begin again where runs with other settings are in the way
     #[arg(long)]
     force: bool,
     /// Seeds trained at a time; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    pub threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// No progress on standard error
     #[arg(long)]
     quiet: bool,
@@ -96,6 +103,14 @@ struct RowOutput {
 
 /// Reproduces, and returns what to print.
 pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
+    if args.what == What::Studies {
+        return studies::run(args);
+    }
+    if !args.only.is_empty() {
+        return Err(
+            Failure::usage("--only chooses among the studies").hint("`bqrl reproduce studies --only …`")
+        );
+    }
     let default = if args.quick { "runs/reproduce-quick" } else { "runs/reproduce" };
     let root = args.out.clone().unwrap_or_else(|| default.into());
     let mut planned = Vec::new();
@@ -142,7 +157,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
 }
 
 /// Trains what is not there yet.
-fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
+pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
     let mut ready = Vec::new();
     for run in planned {
         ready.extend(prepare(&root.join(&run.name), run, args.force)?);
@@ -200,7 +215,11 @@ fn prepare(path: &Path, run: &Planned, force: bool) -> Result<Option<Ready>, Fai
 }
 
 /// The page and, beside it, its figures as SVG and PNG.
-fn write(page_path: &Path, page: &str, figures: &[(&'static str, Figure)]) -> Result<Vec<PathBuf>, Failure> {
+pub fn write(
+    page_path: &Path,
+    page: &str,
+    figures: &[(&'static str, Figure)],
+) -> Result<Vec<PathBuf>, Failure> {
     let folder = page_path.parent().unwrap_or(Path::new("")).join("figures");
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure::runtime(format!("creating {}: {error}", folder.display())))?;
@@ -227,6 +246,7 @@ fn page(
         What::AssetSelling => "asset-selling",
         What::FrozenLake => "frozen-lake",
         What::All => "all",
+        What::Studies => "studies",
     };
     let quick = if args.quick { " --quick" } else { "" };
     let mut page = format!(
@@ -295,12 +315,12 @@ fn page(
 }
 
 /// Three decimals are more than three seeds can tell.
-fn round(value: f64) -> f64 {
+pub fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
 /// The commit of the sources that are being run, where there is one.
-fn commit() -> String {
+pub fn commit() -> String {
     let output = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     match output {
         Ok(output) if output.status.success() => {

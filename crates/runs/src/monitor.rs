@@ -33,6 +33,13 @@ pub fn row(r: f64, l: u64, t: f64) -> String {
     format!("{r:?},{l},{t:.6}")
 }
 
+/// The time of the last episode's end, in seconds since the start; `None` where no episode has ended.
+pub fn last_time(path: &Path) -> io::Result<Option<f64>> {
+    let text = std::fs::read_to_string(path)?;
+    let last = text.lines().skip(2).last().and_then(|row| row.rsplit(',').next());
+    Ok(last.and_then(|time| time.parse().ok()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -44,12 +51,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("monitor.csv");
         let mut log = create(&path, 1767225600.25, "asset-selling").unwrap();
+        assert_eq!(last_time(&path).unwrap(), None);
         log.append(&row(1.0, 3, 0.00125)).unwrap();
         log.append(&row(-0.1, 12, 2.0)).unwrap();
         log.flush().unwrap();
         let expected = "#{\"t_start\": 1767225600.25, \"env_id\": \"asset-selling\"}\n\
                         r,l,t\n1.0,3,0.001250\n-0.1,12,2.000000\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        assert_eq!(last_time(&path).unwrap(), Some(2.0));
     }
 
     #[test]
