@@ -79,8 +79,8 @@ struct Cost {
     updates: u64,
     /// Of the matrix products of one update.
     multiply_adds: f64,
-    /// Wall time of a seed, evaluations included, mean over seeds.
-    seconds: Number,
+    /// Wall time of a step with its update, the median over episodes.
+    seconds_per_step: Number,
 }
 
 /// A mean over seeds with its 95 % Student-t interval.
@@ -218,7 +218,7 @@ fn cells(root: &Path, studies: &Studies) -> Result<Vec<Cell>, Failure> {
                         env_steps: run.summary.env_steps,
                         updates: run.summary.updates,
                         multiply_adds: multiply_adds(&planned.config, &problem).unwrap_or_default(),
-                        seconds: Number::of(&seconds(run)?),
+                        seconds_per_step: Number::of(&paces(run)?),
                     },
                 });
             }
@@ -227,14 +227,18 @@ fn cells(root: &Path, studies: &Studies) -> Result<Vec<Cell>, Failure> {
     Ok(cells)
 }
 
-/// Wall time of each seed.
-fn seconds(run: &Run) -> Result<Vec<f64>, Failure> {
+/// Wall time of a step of each seed, the median over episodes: evaluations between episodes, and pauses, do not count.
+fn paces(run: &Run) -> Result<Vec<f64>, Failure> {
     let dir = RunDir::open(&run.path).map_err(Failure::runtime)?;
     let of = |&seed: &u64| {
         let path = dir.seed(seed).monitor();
-        let time = monitor::last_time(&path)
+        let times = monitor::times(&path)
             .map_err(|error| Failure::runtime(format!("reading {}: {error}", path.display())))?;
-        time.ok_or_else(|| Failure::runtime(format!("reading {}: no episode in it", path.display())))
+        let pace = |pair: &[(u64, f64)]| (pair[1].1 - pair[0].1) / pair[1].0 as f64;
+        let mut paces: Vec<f64> = times.windows(2).map(pace).collect();
+        paces.sort_by(f64::total_cmp);
+        let middle = paces.get(paces.len() / 2).copied();
+        middle.ok_or_else(|| Failure::runtime(format!("reading {}: want two episodes", path.display())))
     };
     run.summary.seeds.iter().map(of).collect()
 }
@@ -325,17 +329,17 @@ fn figures(studies: &Studies, cells: &[Cell], floors: &[Floor]) -> Vec<(&'static
         let gap = panel(sweep, cells, "quantile policy gap an episode", false, |cell| {
             per(&cell.quantile_policy_gap, episodes)
         });
-        let time = panel(sweep, cells, "milliseconds an environment step", false, |cell| {
-            let steps = cell.cost.env_steps as f64 / seeds as f64;
-            per(&cell.cost.seconds, steps / 1000.0)
-        });
+        let time =
+            panel(sweep, cells, "microseconds a step", false, |cell| per(&cell.cost.seconds_per_step, 1e-6));
         let plot = CurvePlot {
             title: format!("Deep-BQRL over the {}", sweep.setting),
             problem: about(sweep),
-            panels: vec![gap, time],
+            panels: vec![
+                CurvePanel { heading: "what is lost".to_owned(), ..gap },
+                CurvePanel { heading: "what it costs".to_owned(), ..time },
+            ],
             shared_scale: false,
-            note: "values are not to scale; wall time is that of one machine, evaluations included"
-                .to_owned(),
+            note: "values are not to scale; wall time of a step with its update, on one machine".to_owned(),
         };
         figures.push((name, curves::draw(&plot)));
     }
@@ -379,7 +383,8 @@ fn floor_curves(floors: &[Floor]) -> Figure {
         problem: "exact values at τ = 0.05, 0.1, …, 0.95; nothing is learned".to_owned(),
         panels: floors.iter().map(panel).collect(),
         shared_scale: false,
-        note: "the distance to the optimum is a floor under the gap that no training removes".to_owned(),
+        note: "the distance to the optimum is a floor under the gap that no training removes; lines join the levels"
+            .to_owned(),
     })
 }
 
@@ -428,7 +433,7 @@ fn page(
                  changed, on the held-out seeds; nothing was chosen from these runs. Gap and regret are cumulative, as in \
                  [results.md](results.md); final values are exact, of the greedy policy. ± is half a 95 % Student-t interval over \
                  seeds. A difference is taken seed by seed; it is **bold** where its interval leaves out zero. With this many \
-                 comparisons one in twenty is bold by chance.\n";
+                 comparisons about one in twenty would be bold by chance alone.\n";
     }
     let figure = |page: &mut String, name: &str| {
         if figures.iter().any(|(known, _)| *known == name) {
@@ -453,9 +458,9 @@ fn page(
     }
     if sweeps(Part::Scaling).next().is_some() {
         page += "\n## Horizon and number of actions\n\n\
-                 Seconds are wall time of a seed on the machine that made this page, exact evaluations every ten episodes \
-                 included: other machines, and other work on the same one, give other seconds. Updates and multiply-adds of \
-                 the matrix products do not depend on the machine.\n";
+                 Time is wall time of an environment step with its update, the median over episodes, on the machine that made \
+                 this page: other machines, and other work on the same one, give other times. Steps, updates and \
+                 multiply-adds of the matrix products do not depend on the machine.\n";
         for sweep in sweeps(Part::Scaling) {
             page += &scaled(sweep, cells);
             figure(&mut page, &format!("studies-{}", sweep.name));
@@ -513,8 +518,8 @@ fn scaled(sweep: &Sweep, cells: &[Cell]) -> String {
     let mut text = format!(
         "\n### {} on {}, {} episodes\n\n\
          | {} | τ | gap an episode | final Q_τ | the rule's Q_τ | best Q*_τ | final mean | best mean | steps an episode | \
-         updates a seed | multiply-adds an update | seconds a seed | ms a step |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         updates a seed | multiply-adds an update | µs a step |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         capital(sweep.setting),
         sweep.problem,
         sweep.episodes,
@@ -525,7 +530,7 @@ fn scaled(sweep: &Sweep, cells: &[Cell]) -> String {
         let steps = cell.cost.env_steps as f64 / n_seeds;
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             cell.value,
             cell.tau,
             per(&cell.quantile_policy_gap, sweep.episodes as f64).text(),
@@ -537,8 +542,7 @@ fn scaled(sweep: &Sweep, cells: &[Cell]) -> String {
             number(round(steps / sweep.episodes as f64)),
             number((cell.cost.updates as f64 / n_seeds).round()),
             number(cell.cost.multiply_adds),
-            cell.cost.seconds.text(),
-            per(&cell.cost.seconds, steps / 1000.0).text(),
+            per(&cell.cost.seconds_per_step, 1e-6).text(),
         );
     }
     text

@@ -158,32 +158,34 @@ fn outlines(quick: bool) -> Vec<Outline> {
         setting("kappa", "Huber threshold κ", "agent.kappa", "0.2", &["0.01", "0.04", "0.2", "1.0", "5.0"]),
         setting(
             "lambda_0",
-            "initial bonus λ_0",
+            "initial bonus λ₀",
             "agent.lambda_0",
             "5.0",
             &["0.0", "0.5", "1.5", "5.0", "15.0"],
         ),
         variant("variants", ASSET, &LEVELS, 2000, &[&variants[..], &fine[..]].concat()),
-        variant("variants-lake", "frozen-lake", &[0.5], 1000, &variants),
+        variant("variants-lake", "frozen-lake", &[0.5], 5000, &variants),
         scaling(
             "horizon",
             "horizon H",
             ASSET,
             &[0.1, 0.9],
-            500,
+            2000,
             [10, 20, 50, 100, 200].map(|h| (h.to_string(), vec![format!("env.horizon={h}")])).into(),
         ),
         scaling(
             "actions",
             "number of actions",
             "gamblers-ruin",
-            &[0.5],
-            500,
-            // Stakes 0..max_bet; with a goal of 64 every stake up to 32 can be placed whole.
+            &[0.1, 0.9],
+            2000,
+            // Stakes 0..max_bet; with a goal of 64 every stake up to 32 can be placed whole. The game is a good one, else the
+            // rule would not play.
             [2, 4, 8, 16, 32]
                 .map(|n: usize| {
-                    let parameters = [("goal", 64), ("start", 32), ("max_bet", n - 1)];
-                    (n.to_string(), parameters.map(|(key, value)| format!("env.{key}={value}")).into())
+                    let stakes = format!("env.max_bet={}", n - 1);
+                    let fixed = ["env.goal=64", "env.start=32", "env.probability=0.55"].map(str::to_owned);
+                    (n.to_string(), fixed.into_iter().chain([stakes]).collect())
                 })
                 .into(),
         ),
