@@ -9,10 +9,10 @@ use bqrl_lab::run::{RunError, check_agent};
 use bqrl_lab::train::Yardstick;
 use bqrl_report::figure::Figure;
 use bqrl_report::paper;
-use bqrl_report::study::{Measure, Study};
-use bqrl_runs::atomic;
+use bqrl_report::study::{Measure, Study, display_name};
 use bqrl_runs::reader::Run;
 use bqrl_runs::run_dir::RunDir;
+use bqrl_runs::{atomic, monitor};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -293,11 +293,14 @@ fn page(
             }
         }
     }
+    page += &robust_tables(studies);
     page += "\n## Figures\n";
     for (name, _) in figures {
         let _ = write!(page, "\n![{name}](figures/{name}.svg)\n");
     }
-    page += "\n## Where the time went\n\n| run | seconds | steps | updates |\n|---|---|---|---|\n";
+    page += "\n## Where the time went\n\n";
+    page += &time_table(studies);
+    page += "\n| run | seconds | steps | updates |\n|---|---|---|---|\n";
     for run in studies.iter().flat_map(|study| study.runs) {
         let name = run.path.components().rev().take(2).collect::<Vec<_>>();
         let name: PathBuf = name.into_iter().rev().collect();
@@ -312,6 +315,79 @@ fn page(
         );
     }
     page
+}
+
+/// Interquartile means with bootstrap intervals; nothing where there are too few seeds for them.
+fn robust_tables(studies: &[Study<'_>]) -> String {
+    let mut text = String::new();
+    for study in studies {
+        let mut rows = String::new();
+        for method in &study.methods {
+            for level in &method.levels {
+                let cell = |measure| {
+                    let (middle, interval) = level.estimate(measure).iqm?;
+                    let [low, high] = [interval.low, interval.high].map(|end| number(round(end)));
+                    Some(format!("{} [{low}, {high}]", number(round(middle))))
+                };
+                let cells: Option<Vec<String>> = ROBUST.into_iter().map(cell).collect();
+                if let Some(cells) = cells {
+                    let n = level.seeds.len();
+                    let _ = writeln!(
+                        rows,
+                        "| {} | {} | {n} | {} |",
+                        method.name,
+                        level.facts.tau,
+                        cells.join(" | ")
+                    );
+                }
+            }
+        }
+        if !rows.is_empty() {
+            let _ = write!(
+                text,
+                "\n## {}: interquartile means\n\nThe mean of the middle half of the seeds, with the 95 % percentile \
+                 bootstrap interval over seeds (10 000 resamples from a fixed seed).\n\n\
+                 | method | τ | seeds | gap | regret | final Q_τ | final mean |\n|---|---|---|---|---|---|---|\n{rows}",
+                study.problem_name()
+            );
+        }
+    }
+    text
+}
+
+const ROBUST: [Measure; 4] =
+    [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret, Measure::FinalQuantile, Measure::FinalMean];
+
+/// Which method took how much of the time, on which problem.
+fn time_table(studies: &[Study<'_>]) -> String {
+    let mut rows: Vec<(String, &str, f64)> = Vec::new();
+    for study in studies {
+        for run in study.runs {
+            let name = display_name(&run.summary.algo);
+            let seconds: f64 = run.summary.seeds.iter().map(|&seed| seed_seconds(run, seed)).sum();
+            match rows.iter_mut().find(|row| (row.0.as_str(), row.1) == (name, study.problem_name())) {
+                Some(row) => row.2 += seconds,
+                None => rows.push((name.to_owned(), study.problem_name(), seconds)),
+            }
+        }
+    }
+    rows.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let total: f64 = rows.iter().map(|row| row.2).sum();
+    let mut text = String::from(
+        "Wall time of all seeds of all levels, one after the other, evaluations included; other work on the machine, and a \
+         pause before a run went on, count too.\n\n| method | problem | seconds | share |\n|---|---|---|---|\n",
+    );
+    for (name, problem, seconds) in rows {
+        let share = if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
+        let _ = writeln!(text, "| {name} | {problem} | {seconds:.1} | {share:.1} % |");
+    }
+    text
+}
+
+/// From the start of a seed to the end of its last episode, as its Monitor file has it; nothing where that is not there.
+fn seed_seconds(run: &Run, seed: u64) -> f64 {
+    let times = RunDir::open(&run.path).and_then(|dir| monitor::times(&dir.seed(seed).monitor()));
+    times.ok().and_then(|times| times.last().map(|&(_, time)| time)).unwrap_or(0.0)
 }
 
 /// Three decimals are more than three seeds can tell.

@@ -397,15 +397,16 @@ mod tests {
     fn the_floor_on_asset_selling_is_the_known_one() {
         let floor = floor(ASSET).unwrap();
         let at = |tau: f64| floor.taus.iter().position(|&known| known == tau).unwrap();
-        // Section 2 of the exact values: Q*_.1, Q*_.5, Q*_.9 = 19/24, 23/24, 1.
+        // Q*_τ ≥ k/24 exactly when (k/25)⁹ < τ: Q*_.1, Q*_.5, Q*_.9 = 19/24, 23/24, 1.
         for (tau, best) in [(0.1, 19.0), (0.5, 23.0), (0.9, 24.0)] {
             assert!((floor.best[at(tau)] - best / 24.0).abs() < 1e-12, "τ = {tau}");
         }
-        // At τ = .1 the rule attains 9 to 12 of 24 whatever β is; at τ = .9 there is no floor.
-        for (rule, (label, _)) in floor.rule.iter().zip(SHARES) {
-            let sold = (rule[at(0.1)] * 24.0).round();
-            assert!((9.0..=12.0).contains(&sold), "β = {label}: {sold}");
-            assert_eq!(rule[at(0.9)], 1.0, "β = {label}");
+        // The rule's own, at β = τ/16, τ/8, τ/4, τ/2, τ: a separate program in exact fractions gives the same.
+        for (tau, offers) in [(0.1, [13, 13, 11, 10, 9]), (0.5, [22, 22, 22, 21, 20]), (0.9, [24; 5])] {
+            for ((rule, offer), (label, _)) in floor.rule.iter().zip(offers).zip(SHARES) {
+                let attained = rule[at(tau)] * 24.0;
+                assert!((attained - f64::from(offer)).abs() < 1e-9, "τ = {tau}, β = {label}: {attained}");
+            }
         }
         assert_eq!(floor.range, (0.0, 1.0));
     }
