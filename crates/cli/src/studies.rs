@@ -79,7 +79,7 @@ struct Cost {
     updates: u64,
     /// Of the matrix products of one update.
     multiply_adds: f64,
-    /// Wall time of a step with its update, the median over episodes.
+    /// Wall time of a step with its update, the tenth percentile over episodes.
     seconds_per_step: Number,
 }
 
@@ -227,7 +227,8 @@ fn cells(root: &Path, studies: &Studies) -> Result<Vec<Cell>, Failure> {
     Ok(cells)
 }
 
-/// Wall time of a step of each seed, the median over episodes: evaluations between episodes, and pauses, do not count.
+/// Wall time of a step of each seed, in the fastest tenth of the episodes: evaluations between episodes, pauses and other
+/// work on the machine do not count.
 fn paces(run: &Run) -> Result<Vec<f64>, Failure> {
     let dir = RunDir::open(&run.path).map_err(Failure::runtime)?;
     let of = |&seed: &u64| {
@@ -237,8 +238,8 @@ fn paces(run: &Run) -> Result<Vec<f64>, Failure> {
         let pace = |pair: &[(u64, f64)]| (pair[1].1 - pair[0].1) / pair[1].0 as f64;
         let mut paces: Vec<f64> = times.windows(2).map(pace).collect();
         paces.sort_by(f64::total_cmp);
-        let middle = paces.get(paces.len() / 2).copied();
-        middle.ok_or_else(|| Failure::runtime(format!("reading {}: want two episodes", path.display())))
+        let fast = paces.get(paces.len() / 10).copied();
+        fast.ok_or_else(|| Failure::runtime(format!("reading {}: want two episodes", path.display())))
     };
     run.summary.seeds.iter().map(of).collect()
 }
@@ -458,11 +459,11 @@ fn page(
     }
     if sweeps(Part::Scaling).next().is_some() {
         page += "\n## Horizon and number of actions\n\n\
-                 Time is wall time of an environment step with its update, the median over episodes, on the machine that made \
-                 this page: other machines, and other work on the same one, give other times. Steps, updates and \
+                 Time is wall time of an environment step with its update, the tenth percentile over episodes (so that other work \
+                 on the machine counts little), on the machine that made this page; other machines give other times. Steps, updates and \
                  multiply-adds of the matrix products do not depend on the machine.\n";
         for sweep in sweeps(Part::Scaling) {
-            page += &scaled(sweep, cells);
+            page += &scaled(sweep, cells, &fixed_parameters(studies, sweep));
             figure(&mut page, &format!("studies-{}", sweep.name));
         }
     }
@@ -514,9 +515,9 @@ fn compared(sweep: &Sweep, cells: &[Cell]) -> String {
 }
 
 /// A sweep as a table of what it attains and costs.
-fn scaled(sweep: &Sweep, cells: &[Cell]) -> String {
+fn scaled(sweep: &Sweep, cells: &[Cell], parameters: &str) -> String {
     let mut text = format!(
-        "\n### {} on {}, {} episodes\n\n\
+        "\n### {} on {}{parameters}, {} episodes\n\n\
          | {} | τ | gap an episode | final Q_τ | the rule's Q_τ | best Q*_τ | final mean | best mean | steps an episode | \
          updates a seed | multiply-adds an update | µs a step |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
@@ -546,6 +547,18 @@ fn scaled(sweep: &Sweep, cells: &[Cell]) -> String {
         );
     }
     text
+}
+
+/// The parameters of the problem that a sweep does not vary, ` (goal=64, …)`.
+fn fixed_parameters(studies: &Studies, sweep: &Sweep) -> String {
+    let parameters = |run: usize| &studies.runs[run].config.problem.parameters;
+    let runs: Vec<usize> = sweep.runs.iter().flatten().copied().collect();
+    let fixed: Vec<String> = parameters(runs[0])
+        .iter()
+        .filter(|(key, value)| runs.iter().all(|&run| parameters(run).get(*key) == Some(*value)))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if fixed.is_empty() { String::new() } else { format!(" ({})", fixed.join(", ")) }
 }
 
 /// A row per level: what is best, and what the rule attains at each width.

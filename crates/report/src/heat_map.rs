@@ -88,7 +88,9 @@ pub fn draw(map: &HeatMap) -> Figure {
         if panel.cells.iter().flatten().any(Option::is_none) {
             canvas.rect(area, Fill::Hatch);
         }
-        canvas.cells(area, (n_columns, n_rows), &paths.into_iter().collect::<Vec<_>>());
+        if !paths.is_empty() {
+            canvas.cells(area, (n_columns, n_rows), &paths.into_iter().collect::<Vec<_>>());
+        }
         canvas.frame(area, Tone::Ink);
         let (width, height) = (area.width / n_columns as f64, area.height / n_rows as f64);
         let label = map.columns.1.iter().map(|label| TICK.width(label)).fold(0.0, f64::max);
