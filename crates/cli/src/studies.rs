@@ -433,8 +433,18 @@ fn page(
         page += "\nEvery run is Deep-BQRL with the settings of `experiments/deep-bqrl.toml` and what the table names \
                  changed, on the held-out seeds; nothing was chosen from these runs. Gap and regret are cumulative, as in \
                  [results.md](results.md); final values are exact, of the greedy policy. ± is half a 95 % Student-t interval over \
-                 seeds. A difference is taken seed by seed; it is **bold** where its interval leaves out zero. With this many \
-                 comparisons about one in twenty would be bold by chance alone.\n";
+                 seeds. A difference is that of the gap from the preset's, taken seed by seed; it is **bold** where its \
+                 interval leaves out zero.";
+        let differences: Vec<&Number> = cells.iter().filter_map(|cell| cell.difference.as_ref()).collect();
+        if !differences.is_empty() {
+            let clear = differences.iter().filter(|difference| difference.is_clear()).count();
+            let _ = write!(
+                page,
+                " Of {} differences {clear} are bold; about one in twenty would be by chance alone.",
+                differences.len()
+            );
+        }
+        page.push('\n');
     }
     let figure = |page: &mut String, name: &str| {
         if figures.iter().any(|(known, _)| *known == name) {
