@@ -20,11 +20,24 @@ use crate::progress::pool;
 use crate::reproduce::{ReproduceArgs, commit, round, train, write};
 use crate::text::number;
 
-/// A part of the studies, as the command line names it.
+/// Something of the studies that can be asked for alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Only {
-    /// β, K, M, κ and λ_0, one at a time
+    /// All of the next five
     Sensitivity,
+    /// The buffer width, with K = 8 and K = 32
+    Beta,
+    /// The number of quantiles
+    #[value(name = "n_quantiles")]
+    NQuantiles,
+    /// The number of critics
+    #[value(name = "n_critics")]
+    NCritics,
+    /// The Huber threshold
+    Kappa,
+    /// The initial bonus
+    #[value(name = "lambda_0")]
+    Lambda0,
     /// Buffered score, point quantile, mean, no bonus
     Variants,
     /// Horizon and number of actions, with what they cost
@@ -34,12 +47,18 @@ pub enum Only {
 }
 
 impl Only {
-    fn part(self) -> Part {
+    /// Whether a sweep belongs to it.
+    fn holds(self, part: Part, sweep: &str) -> bool {
         match self {
-            Only::Sensitivity => Part::Sensitivity,
-            Only::Variants => Part::Variants,
-            Only::Scaling => Part::Scaling,
-            Only::Floor => Part::Floor,
+            Only::Sensitivity => part == Part::Sensitivity,
+            Only::Beta => sweep == "beta" || sweep == "beta-32",
+            Only::NQuantiles => sweep == "n_quantiles",
+            Only::NCritics => sweep == "n_critics",
+            Only::Kappa => sweep == "kappa",
+            Only::Lambda0 => sweep == "lambda_0",
+            Only::Variants => part == Part::Variants,
+            Only::Scaling => part == Part::Scaling,
+            Only::Floor => part == Part::Floor,
         }
     }
 }
@@ -130,12 +149,13 @@ impl Number {
 pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     let default = if args.quick { "runs/studies-quick" } else { "runs/studies" };
     let root = args.out.clone().unwrap_or_else(|| default.into());
-    let parts: Vec<Part> =
-        Part::ALL.into_iter().filter(|part| args.only.is_empty() || asked(args, *part)).collect();
-    let studies = plan(&parts, usize::from(args.seeds), args.quick).map_err(Failure::usage)?;
+    let wanted = |part: Part, sweep: &str| {
+        args.only.is_empty() || args.only.iter().any(|only| only.holds(part, sweep))
+    };
+    let studies = plan(wanted, usize::from(args.seeds), args.quick).map_err(Failure::usage)?;
     train(args, &root, &studies.runs)?;
     let cells = cells(&root, &studies)?;
-    let floors: Vec<Floor> = if parts.contains(&Part::Floor) {
+    let floors: Vec<Floor> = if wanted(Part::Floor, "floor") {
         let solve = || FLOORS.into_iter().map(floor).collect::<Result<_, _>>();
         pool(args.threads)?.install(solve).map_err(Failure::runtime)?
     } else {
@@ -157,10 +177,6 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
         return Ok(serde_json::to_string(&output).expect("plain numbers and text serialise") + "\n");
     }
     Ok(format!("{page}\nEverything is in {}\n", root.display()))
-}
-
-fn asked(args: &ReproduceArgs, part: Part) -> bool {
-    args.only.iter().any(|only| only.part() == part)
 }
 
 fn floor_cells(floor: &Floor) -> Vec<FloorCell> {

@@ -23,7 +23,7 @@ use crate::config::{AgentConfig, Config, ConfigError, Layers};
 use crate::outcome::RULE_ATOMS;
 use crate::reproduce::{LEVELS, Planned, QUICK, seeds};
 
-/// A part of the studies that can be asked for alone.
+/// A part of the studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// One setting at a time.
@@ -34,11 +34,6 @@ pub enum Part {
     Scaling,
     /// The paper's rule, exactly.
     Floor,
-}
-
-impl Part {
-    /// All of them, in the order of the page.
-    pub const ALL: [Self; 4] = [Self::Sensitivity, Self::Variants, Self::Scaling, Self::Floor];
 }
 
 /// One thing that is varied on one problem, at one or more levels.
@@ -197,10 +192,14 @@ fn short(value: &str) -> String {
     value.strip_suffix(".0").unwrap_or(value).to_owned()
 }
 
-/// The runs of the parts that are asked for.
-pub fn plan(parts: &[Part], n_seeds: usize, quick: bool) -> Result<Studies, ConfigError> {
+/// The runs of the sweeps that are wanted, by part and name.
+pub fn plan(
+    wanted: impl Fn(Part, &str) -> bool,
+    n_seeds: usize,
+    quick: bool,
+) -> Result<Studies, ConfigError> {
     let mut studies = Studies::default();
-    for outline in outlines(quick).into_iter().filter(|outline| parts.contains(&outline.part)) {
+    for outline in outlines(quick).into_iter().filter(|outline| wanted(outline.part, outline.name)) {
         let mut runs = Vec::new();
         for &tau in outline.taus {
             let place = |(_, changes): &(String, Vec<String>)| -> Result<usize, ConfigError> {
@@ -302,7 +301,7 @@ mod tests {
     use crate::tune::HELD_OUT;
 
     fn all() -> Studies {
-        plan(&Part::ALL, 3, false).unwrap()
+        plan(|_, _| true, 3, false).unwrap()
     }
 
     #[test]
@@ -360,11 +359,12 @@ mod tests {
         }
         let preset = |run: &&Planned| run.name == "asset-selling-0.1/preset";
         assert_eq!(studies.runs.iter().filter(preset).count(), 1);
-        let quick = plan(&[Part::Variants], 2, true).unwrap();
+        let quick = plan(|part, _| part == Part::Variants, 2, true).unwrap();
         assert!(quick.sweeps.iter().all(|sweep| sweep.part == Part::Variants));
         assert_eq!(quick.runs[0].config.run.episodes, 200);
         assert_eq!(quick.runs[0].config.run.seeds, HELD_OUT[..2]);
-        assert!(plan(&[Part::Floor], 3, false).unwrap().runs.is_empty());
+        let kappa = plan(|_, name| name == "kappa", 3, false).unwrap();
+        assert_eq!((kappa.sweeps.len(), kappa.runs.len()), (1, 15));
     }
 
     #[test]
