@@ -236,8 +236,13 @@ fn planned(outline: &Outline, tau: f64, changes: &[String], n_seeds: usize) -> R
             layers.set_parameter(key, value);
             name.push(format!("{key}={value}"));
         } else {
+            let key = change.split('=').next().unwrap_or_default();
+            let preset = layers.value(key).cloned();
             layers.override_with(change)?;
-            name.push(change.trim_start_matches("agent.").to_owned());
+            // A run has the same name in every sweep: the preset's own value is not in it.
+            if layers.value(key) != preset.as_ref() {
+                name.push(change.trim_start_matches("agent.").to_owned());
+            }
         }
     }
     let name = if name.is_empty() { "preset".to_owned() } else { name.join(",") };
@@ -363,6 +368,14 @@ mod tests {
         assert!(quick.sweeps.iter().all(|sweep| sweep.part == Part::Variants));
         assert_eq!(quick.runs[0].config.run.episodes, 200);
         assert_eq!(quick.runs[0].config.run.seeds, HELD_OUT[..2]);
+        // Asked for alone, a sweep has the runs that it has among all: they are found again.
+        for sweep in &studies.sweeps {
+            let alone = plan(|_, name| name == sweep.name, 3, false).unwrap();
+            for run in &alone.runs {
+                let known = studies.runs.iter().find(|known| known.name == run.name);
+                assert_eq!(known.map(|known| &known.config), Some(&run.config), "{}", run.name);
+            }
+        }
         let kappa = plan(|_, name| name == "kappa", 3, false).unwrap();
         assert_eq!((kappa.sweeps.len(), kappa.runs.len()), (1, 15));
     }
