@@ -109,6 +109,18 @@ impl Score {
 }
 
 impl Config {
+    /// The sizes of the critics for a problem.
+    pub fn shape(&self, spec: &EnvSpec) -> Shape {
+        let encoder = Encoder::new(spec, self.state_encoding, reward_scale(self.reward_scale, spec));
+        Shape {
+            n_inputs: encoder.width(),
+            hidden: self.hidden.clone(),
+            n_actions: spec.n_actions,
+            n_quantiles: self.n_quantiles,
+            n_critics: self.n_critics,
+        }
+    }
+
     fn check(&self) -> Result<(), AgentError> {
         let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
         at_least("n_quantiles", self.n_quantiles, 1, "be at least 1")?;
@@ -161,13 +173,7 @@ impl DeepBqrl {
         config.check()?;
         let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
-        let shape = Shape {
-            n_inputs: encoder.width(),
-            hidden: config.hidden.clone(),
-            n_actions: spec.n_actions,
-            n_quantiles: config.n_quantiles,
-            n_critics: config.n_critics,
-        };
+        let shape = config.shape(spec);
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))
             .map_err(|e| refused("hidden", &e))?

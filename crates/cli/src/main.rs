@@ -11,6 +11,7 @@ mod problem;
 mod progress;
 mod report;
 mod reproduce;
+mod studies;
 mod text;
 mod train;
 mod tune;
@@ -39,7 +40,7 @@ enum Verb {
     Train(train::TrainArgs),
     /// Choose an algorithm's dominant setting by successive halving on validation seeds
     Tune(tune::TuneArgs),
-    /// The paper's experiments: its figures, and its numbers beside ours
+    /// The paper's experiments: its figures, its numbers beside ours, and the studies that it leaves open
     Reproduce(reproduce::ReproduceArgs),
     /// What a trained policy is worth, at any risk level
     Eval(eval::EvalArgs),

@@ -9,14 +9,15 @@ use bqrl_lab::run::{RunError, check_agent};
 use bqrl_lab::train::Yardstick;
 use bqrl_report::figure::Figure;
 use bqrl_report::paper;
-use bqrl_report::study::{Measure, Study};
-use bqrl_runs::atomic;
+use bqrl_report::study::{Measure, Study, display_name};
 use bqrl_runs::reader::Run;
 use bqrl_runs::run_dir::RunDir;
+use bqrl_runs::{atomic, monitor};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::progress::{Display, pool, with_hooks};
+use crate::studies::{self, Only};
 use crate::text::number;
 
 /// What there is to reproduce.
@@ -28,6 +29,8 @@ enum What {
     FrozenLake,
     /// Both
     All,
+    /// What the paper leaves open: settings, variants, scaling, and the floor under its rule
+    Studies,
 }
 
 impl What {
@@ -36,6 +39,7 @@ impl What {
             What::AssetSelling => &["asset-selling"],
             What::FrozenLake => &["frozen-lake"],
             What::All => &["asset-selling", "frozen-lake"],
+            What::Studies => &[],
         }
     }
 }
@@ -47,28 +51,31 @@ pub struct ReproduceArgs {
     /// Which experiment
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
+    /// Only this part of the studies; may be repeated
+    #[arg(long, value_enum, value_name = "PART")]
+    pub only: Vec<Only>,
     /// A tenth of the episodes: a look at the shape of things, not at the numbers
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
     /// Seeds: the paper's 42, 10042, 20042, then 101, 102, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=1000))]
-    seeds: u16,
-    /// Where everything is written; an interrupted reproduction goes on there [default: runs/reproduce, or
-    /// runs/reproduce-quick]
+    pub seeds: u16,
+    /// Where everything is written; an interrupted reproduction goes on there [default: runs/reproduce or
+    /// runs/studies, with -quick behind it]
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Also write the tables as a Markdown page, and its figures beside it under figures/
     #[arg(long, value_name = "FILE.md")]
-    doc: Option<PathBuf>,
+    pub doc: Option<PathBuf>,
     /// Begin again where runs with other settings are in the way
     #[arg(long)]
     force: bool,
     /// Seeds trained at a time; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    pub threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// No progress on standard error
     #[arg(long)]
     quiet: bool,
@@ -96,6 +103,14 @@ struct RowOutput {
 
 /// Reproduces, and returns what to print.
 pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
+    if args.what == What::Studies {
+        return studies::run(args);
+    }
+    if !args.only.is_empty() {
+        return Err(
+            Failure::usage("--only chooses among the studies").hint("`bqrl reproduce studies --only …`")
+        );
+    }
     let default = if args.quick { "runs/reproduce-quick" } else { "runs/reproduce" };
     let root = args.out.clone().unwrap_or_else(|| default.into());
     let mut planned = Vec::new();
@@ -142,7 +157,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
 }
 
 /// Trains what is not there yet.
-fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
+pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
     let mut ready = Vec::new();
     for run in planned {
         ready.extend(prepare(&root.join(&run.name), run, args.force)?);
@@ -200,7 +215,11 @@ fn prepare(path: &Path, run: &Planned, force: bool) -> Result<Option<Ready>, Fai
 }
 
 /// The page and, beside it, its figures as SVG and PNG.
-fn write(page_path: &Path, page: &str, figures: &[(&'static str, Figure)]) -> Result<Vec<PathBuf>, Failure> {
+pub fn write(
+    page_path: &Path,
+    page: &str,
+    figures: &[(&'static str, Figure)],
+) -> Result<Vec<PathBuf>, Failure> {
     let folder = page_path.parent().unwrap_or(Path::new("")).join("figures");
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure::runtime(format!("creating {}: {error}", folder.display())))?;
@@ -227,6 +246,7 @@ fn page(
         What::AssetSelling => "asset-selling",
         What::FrozenLake => "frozen-lake",
         What::All => "all",
+        What::Studies => "studies",
     };
     let quick = if args.quick { " --quick" } else { "" };
     let mut page = format!(
@@ -273,11 +293,14 @@ fn page(
             }
         }
     }
+    page += &robust_tables(studies);
     page += "\n## Figures\n";
     for (name, _) in figures {
         let _ = write!(page, "\n![{name}](figures/{name}.svg)\n");
     }
-    page += "\n## Where the time went\n\n| run | seconds | steps | updates |\n|---|---|---|---|\n";
+    page += "\n## Where the time went\n\n";
+    page += &time_table(studies);
+    page += "\n| run | seconds | steps | updates |\n|---|---|---|---|\n";
     for run in studies.iter().flat_map(|study| study.runs) {
         let name = run.path.components().rev().take(2).collect::<Vec<_>>();
         let name: PathBuf = name.into_iter().rev().collect();
@@ -294,13 +317,86 @@ fn page(
     page
 }
 
+/// Interquartile means with bootstrap intervals; nothing where there are too few seeds for them.
+fn robust_tables(studies: &[Study<'_>]) -> String {
+    let mut text = String::new();
+    for study in studies {
+        let mut rows = String::new();
+        for method in &study.methods {
+            for level in &method.levels {
+                let cell = |measure| {
+                    let (middle, interval) = level.estimate(measure).iqm?;
+                    let [low, high] = [interval.low, interval.high].map(|end| number(round(end)));
+                    Some(format!("{} [{low}, {high}]", number(round(middle))))
+                };
+                let cells: Option<Vec<String>> = ROBUST.into_iter().map(cell).collect();
+                if let Some(cells) = cells {
+                    let n = level.seeds.len();
+                    let _ = writeln!(
+                        rows,
+                        "| {} | {} | {n} | {} |",
+                        method.name,
+                        level.facts.tau,
+                        cells.join(" | ")
+                    );
+                }
+            }
+        }
+        if !rows.is_empty() {
+            let _ = write!(
+                text,
+                "\n## {}: interquartile means\n\nThe mean of the middle half of the seeds, with the 95 % percentile \
+                 bootstrap interval over seeds (10 000 resamples from a fixed seed).\n\n\
+                 | method | τ | seeds | gap | regret | final Q_τ | final mean |\n|---|---|---|---|---|---|---|\n{rows}",
+                study.problem_name()
+            );
+        }
+    }
+    text
+}
+
+const ROBUST: [Measure; 4] =
+    [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret, Measure::FinalQuantile, Measure::FinalMean];
+
+/// Which method took how much of the time, on which problem.
+fn time_table(studies: &[Study<'_>]) -> String {
+    let mut rows: Vec<(String, &str, f64)> = Vec::new();
+    for study in studies {
+        for run in study.runs {
+            let name = display_name(&run.summary.algo);
+            let seconds: f64 = run.summary.seeds.iter().map(|&seed| seed_seconds(run, seed)).sum();
+            match rows.iter_mut().find(|row| (row.0.as_str(), row.1) == (name, study.problem_name())) {
+                Some(row) => row.2 += seconds,
+                None => rows.push((name.to_owned(), study.problem_name(), seconds)),
+            }
+        }
+    }
+    rows.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let total: f64 = rows.iter().map(|row| row.2).sum();
+    let mut text = String::from(
+        "Wall time of all seeds of all levels, one after the other, evaluations included; other work on the machine, and a \
+         pause before a run went on, count too.\n\n| method | problem | seconds | share |\n|---|---|---|---|\n",
+    );
+    for (name, problem, seconds) in rows {
+        let share = if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
+        let _ = writeln!(text, "| {name} | {problem} | {seconds:.1} | {share:.1} % |");
+    }
+    text
+}
+
+/// From the start of a seed to the end of its last episode, as its Monitor file has it; nothing where that is not there.
+fn seed_seconds(run: &Run, seed: u64) -> f64 {
+    let times = RunDir::open(&run.path).and_then(|dir| monitor::times(&dir.seed(seed).monitor()));
+    times.ok().and_then(|times| times.last().map(|&(_, time)| time)).unwrap_or(0.0)
+}
+
 /// Three decimals are more than three seeds can tell.
-fn round(value: f64) -> f64 {
+pub fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
 /// The commit of the sources that are being run, where there is one.
-fn commit() -> String {
+pub fn commit() -> String {
     let output = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     match output {
         Ok(output) if output.status.success() => {

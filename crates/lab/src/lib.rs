@@ -1,6 +1,6 @@
 //! Experiments: TOML → checked configuration ([`config`]) → training and its measures ([`train`]) → a run directory that
 //! survives anything ([`run`], many of them: [`batch`]) and holds what reports need ([`outcome`], [`summary`]).
-//! Whole plans: [`plan`].
+//! Whole plans: [`plan`]. The paper's experiments: [`reproduce`], and what it leaves open: [`studies`].
 
 pub mod batch;
 pub mod config;
@@ -8,6 +8,7 @@ pub mod outcome;
 pub mod plan;
 pub mod reproduce;
 pub mod run;
+pub mod studies;
 pub mod summary;
 pub mod train;
 pub mod tune;

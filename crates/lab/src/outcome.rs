@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::train::{Objective, Training, Yardstick};
 
 /// Atoms of a remaining-return law up to which the paper's rule is solved.
-const RULE_ATOMS: usize = 2_000;
+pub(crate) const RULE_ATOMS: usize = 2_000;
 /// Rows up to which a policy is written down.
 const POLICY_ROWS: usize = 200_000;
 

@@ -13,9 +13,9 @@ pub struct Planned {
 }
 
 /// The levels that the paper reports.
-const LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
+pub(crate) const LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
 /// The share of the episodes that a quick look takes, 1/this.
-const QUICK: usize = 10;
+pub(crate) const QUICK: usize = 10;
 
 /// The first `n` seeds of the protocol: the paper's three, then 101, 102, ….
 pub fn seeds(n: usize) -> Vec<u64> {

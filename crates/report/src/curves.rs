@@ -1,4 +1,5 @@
-//! Curves over episodes (the paper's Figures 1, 3 and 4): the mean over seeds with a pointwise interval as a band.
+//! Curves over episodes (the paper's Figures 1, 3 and 4), or over the values of a setting: the mean over seeds with a
+//! pointwise interval as a band.
 //!
 //! Every curve is named at its right end, in its colour; names that would meet are moved apart, and a thin line leads
 //! from the curve to its name. Each panel has its own scale, unless the figure asks for a shared one.
@@ -6,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use crate::axis::{Scale, four_digits, ticks, ticks_that_fit};
+use crate::axis::{Scale, Tick, four_digits, ticks, ticks_that_fit};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Margin, Page, columns, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
@@ -34,8 +35,26 @@ pub struct CurvePanel {
     pub heading: String,
     /// What is measured, in full.
     pub measure: String,
+    /// What it is measured over.
+    pub over: Over,
     /// The curves.
     pub curves: Vec<Curve>,
+}
+
+/// The horizontal axis of a panel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Over {
+    /// Numbers from 0 on, in these words; all such panels of a figure reach as far.
+    Numbers(String),
+    /// The values of a setting, in order and one step apart: point k of a curve has x = k.
+    Values {
+        /// What is set, in full.
+        setting: String,
+        /// The values as they are written.
+        values: Vec<String>,
+        /// The place of a value to point out.
+        marked: Option<usize>,
+    },
 }
 
 /// One curve.
@@ -54,6 +73,9 @@ pub struct Curve {
 const BAND: f64 = 0.16;
 const CURVE: f64 = 1.9;
 const LEADER: f64 = 10.0;
+const DOT: f64 = 2.6;
+/// Room beside the first and the last value of a setting, in steps.
+const BESIDE: f64 = 0.3;
 const ROW: f64 = 13.0;
 const LONGEST_NAME: f64 = 150.0;
 const CUT_NOTE: &str = "bands are cut where they leave the plot";
@@ -62,7 +84,6 @@ const CUT_NOTE: &str = "bands are cut where they leave the plot";
 ///
 /// Every number is finite; anything else is a mistake of the caller.
 pub fn draw(plot: &CurvePlot) -> Figure {
-    let x_domain = (0.0, last_x(plot));
     let domains: Vec<(f64, f64)> = plot.panels.iter().map(|panel| vertical_domain(plot, panel)).collect();
     let y_ticks: Vec<_> = domains.iter().map(|&domain| ticks(domain, 7)).collect();
     let widest = y_ticks.iter().flatten().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
@@ -86,8 +107,12 @@ pub fn draw(plot: &CurvePlot) -> Figure {
     };
     let (mut canvas, areas) = page.open();
     for (((panel, &domain), ticks), &area) in plot.panels.iter().zip(&domains).zip(&y_ticks).zip(&areas) {
-        let x = Scale { domain: x_domain, range: (area.left, area.right()) };
+        let x = Scale { domain: horizontal_domain(plot, panel), range: (area.left, area.right()) };
         let y = Scale { domain, range: (area.bottom(), area.top) };
+        if let Over::Values { marked: Some(marked), .. } = panel.over {
+            let place = x.at(marked as f64);
+            canvas.line((place, area.top), (place, area.bottom()), Tone::Reference, 1.0, "2 3");
+        }
         for tick in ticks {
             let level = y.at(tick.value);
             canvas.line((area.left, level), (area.right(), level), Tone::Rule, 0.8, "");
@@ -101,11 +126,17 @@ pub fn draw(plot: &CurvePlot) -> Figure {
         for curve in &panel.curves {
             let (tone, dashes) = style(curve);
             let points = curve.points.iter().map(|point| (x.at(point.x), y.at(point.mean)));
+            if let Over::Values { .. } = panel.over {
+                points.clone().for_each(|centre| canvas.circle(centre, DOT, tone));
+            }
             canvas.curve(&polyline(points), tone, CURVE, dashes);
         }
         canvas.frame(area, Tone::Ink);
-        let x_ticks = ticks_that_fit(x_domain, area.width, &TICK);
-        x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), "training episodes");
+        let (x_ticks, x_title) = match &panel.over {
+            Over::Numbers(title) => (ticks_that_fit(x.domain, area.width, &TICK), title),
+            Over::Values { setting, values, .. } => (named_ticks(values), setting),
+        };
+        x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), x_title);
         y_axis(&mut canvas, area, ticks, |value| y.at(value), (&panel.measure, widest));
         draw_names(
             &mut canvas,
@@ -123,10 +154,19 @@ fn style(curve: &Curve) -> (Tone, &'static str) {
     (tone, if curve.dashed { "5 3" } else { dashes })
 }
 
-fn last_x(plot: &CurvePlot) -> f64 {
-    let points = plot.panels.iter().flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points);
+fn horizontal_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
+    if let Over::Values { values, .. } = &panel.over {
+        return (-BESIDE, (values.len().max(1) - 1) as f64 + BESIDE);
+    }
+    let panels = plot.panels.iter().filter(|panel| matches!(panel.over, Over::Numbers(_)));
+    let points = panels.flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points);
     let last = points.map(|point| point.x).fold(0.0, f64::max);
-    if last > 0.0 { last } else { 1.0 }
+    (0.0, if last > 0.0 { last } else { 1.0 })
+}
+
+fn named_ticks(values: &[String]) -> Vec<Tick> {
+    let tick = |(place, label): (usize, &String)| Tick { value: place as f64, label: label.clone() };
+    values.iter().enumerate().map(tick).collect()
 }
 
 /// The vertical scale: all curves, and of the bands as much as is not out of proportion.
@@ -229,9 +269,10 @@ fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
 }
 
 fn describe(plot: &CurvePlot, note: &str) -> String {
-    let mut text = String::from("Curves over training episodes.");
+    let mut text = String::from("Curves.");
     for panel in &plot.panels {
-        let _ = write!(text, " {}, {}:", panel.heading, panel.measure);
+        let (Over::Numbers(over) | Over::Values { setting: over, .. }) = &panel.over;
+        let _ = write!(text, " {}, {} over {over}:", panel.heading, panel.measure);
         for curve in &panel.curves {
             if let Some(last) = curve.points.last() {
                 let _ = write!(text, " {} ends at {};", curve.label, four_digits(last.mean));
@@ -261,7 +302,30 @@ mod tests {
     }
 
     fn panel(curves: Vec<Curve>) -> CurvePanel {
-        CurvePanel { heading: "τ = 0.1".into(), measure: "cumulative gap".into(), curves }
+        let over = Over::Numbers("training episodes".into());
+        CurvePanel { heading: "τ = 0.1".into(), measure: "cumulative gap".into(), over, curves }
+    }
+
+    #[test]
+    fn values_of_a_setting_stand_one_step_apart_and_one_is_pointed_out() {
+        let values: Vec<String> = ["0", "0.5", "5"].map(String::from).into();
+        let setting = Over::Values { setting: "λ_0".into(), values, marked: Some(1) };
+        let curves = vec![curve("τ = 0.1", 0, &[(0.0, 3.0), (1.0, 2.0), (2.0, 1.0)])];
+        let figure = draw(&plot(vec![CurvePanel { over: setting, ..panel(curves) }]));
+        let centres: Vec<f64> = figure
+            .svg()
+            .split("<circle cx=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
+            .collect();
+        // Two steps and 0.3 to each side over 460 units.
+        assert_eq!(centres.len(), 3);
+        for pair in centres.windows(2) {
+            assert!((pair[1] - pair[0] - 460.0 / 2.6).abs() < 0.02, "{centres:?}");
+        }
+        let line = figure.svg().split("<line x1=\"").find(|rest| rest.contains("stroke-dasharray=\"2 3\""));
+        assert!(line.unwrap().starts_with(&centres[1].to_string()));
+        assert!(figure.svg().contains(">0.5<") && figure.svg().contains(">λ_0<"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!                                                 └─► paper (the paper's figures, its numbers beside ours)
 //! ```
 //!
-//! The figures ([`curves`], [`policy_map`], [`quantile_curve`], [`law_plot`], [`prediction_plot`]) are functions of plain
+//! The figures ([`curves`], [`heat_map`], [`policy_map`], [`quantile_curve`], [`law_plot`], [`prediction_plot`]) are functions of plain
 //! data: they touch no file and know no run. Nothing here plans or learns; what a run left in its directory is all that is
 //! known about it. The SVG is written by hand, the same bytes on every machine. The PNG is that SVG drawn with a font
 //! carried in this crate, so it does not depend on the fonts that happen to be installed.
@@ -14,6 +14,7 @@ mod axis;
 pub mod curves;
 pub mod document;
 pub mod figure;
+pub mod heat_map;
 pub mod law_plot;
 mod page;
 pub mod paper;

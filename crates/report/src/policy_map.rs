@@ -221,7 +221,7 @@ fn colours(actions: &[String]) -> Vec<String> {
 }
 
 /// The colour at `place` in [0, 1] of the ramp.
-fn ramp(place: f64) -> String {
+pub(crate) fn ramp(place: f64) -> String {
     let position = place * (RAMP.len() - 1) as f64;
     let below = (position as usize).min(RAMP.len() - 2);
     let share = position - below as f64;

@@ -7,7 +7,7 @@ use bqrl_math::score::{buffered_score, sort};
 use bqrl_runs::reader::{Evaluation, ProblemFacts};
 
 use crate::axis::four_digits;
-use crate::curves::{self, Curve, CurvePanel, CurvePlot};
+use crate::curves::{self, Curve, CurvePanel, CurvePlot, Over};
 use crate::figure::Figure;
 use crate::policy_map::{self, Panel, PolicyMap};
 use crate::prediction_plot::{self, ActionPrediction, PredictionPanel, PredictionPlot};
@@ -25,6 +25,7 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
     let panel = |measure: Measure, tau: f64| CurvePanel {
         heading: format!("τ = {}", four_digits(tau)),
         measure: measure.title().to_owned(),
+        over: Over::Numbers("training episodes".to_owned()),
         curves: study
             .methods
             .iter()

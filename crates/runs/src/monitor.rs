@@ -33,6 +33,21 @@ pub fn row(r: f64, l: u64, t: f64) -> String {
     format!("{r:?},{l},{t:.6}")
 }
 
+/// (l, t) of every episode.
+pub fn times(path: &Path) -> io::Result<Vec<(u64, f64)>> {
+    let text = std::fs::read_to_string(path)?;
+    let episode = |(number, row): (usize, &str)| {
+        let mut columns = row.split(',').skip(1);
+        let length = columns.next().and_then(|l| l.parse().ok());
+        let time = columns.next().and_then(|t| t.parse().ok());
+        length.zip(time).ok_or_else(|| {
+            let message = format!("line {}: want r,l,t, got {row:?}", number + 1);
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        })
+    };
+    text.lines().enumerate().skip(2).map(episode).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -44,12 +59,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("monitor.csv");
         let mut log = create(&path, 1767225600.25, "asset-selling").unwrap();
+        assert!(times(&path).unwrap().is_empty());
         log.append(&row(1.0, 3, 0.00125)).unwrap();
         log.append(&row(-0.1, 12, 2.0)).unwrap();
         log.flush().unwrap();
         let expected = "#{\"t_start\": 1767225600.25, \"env_id\": \"asset-selling\"}\n\
                         r,l,t\n1.0,3,0.001250\n-0.1,12,2.000000\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        assert_eq!(times(&path).unwrap(), [(3, 0.00125), (12, 2.0)]);
+        fs::write(&path, "#{}\nr,l,t\n1.0,3\n").unwrap();
+        assert!(times(&path).unwrap_err().to_string().starts_with("line 3: want r,l,t"));
     }
 
     #[test]

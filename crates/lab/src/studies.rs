@@ -1,0 +1,437 @@
+//! The studies that the paper leaves open (§4, Discussion), as a list of runs and a table without any.
+//!
+//! | part | what varies |
+//! |---|---|
+//! | sensitivity | β, K, M, κ, λ_0, one at a time around the preset; β also at K = 32 |
+//! | variants | the buffered score, a point quantile, the mean, no bonus |
+//! | scaling | the horizon H, the number of actions |
+//! | floor | nothing is trained: the paper's rule solved exactly, over τ and β |
+//!
+//! Every run is Deep-BQRL's preset with at most a few keys changed. Runs that are the same are made once: the preset stands
+//! in every study. Seeds are the held-out ones: nothing is chosen from these runs.
+
+use bqrl_agents::deep_bqrl;
+use bqrl_math::buffer::Buffer;
+use bqrl_mdp::env::Env as _;
+use bqrl_mdp::model::Problem;
+use bqrl_mdp::plan::{Planner, conditional};
+use bqrl_mdp::problems;
+use bqrl_mdp::tabular::TabularEnv;
+use rayon::prelude::*;
+
+use crate::config::{AgentConfig, Config, ConfigError, Layers};
+use crate::outcome::RULE_ATOMS;
+use crate::reproduce::{LEVELS, Planned, QUICK, seeds};
+
+/// A part of the studies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// One setting at a time.
+    Sensitivity,
+    /// What decides between actions, and the bonus.
+    Variants,
+    /// Longer horizons, more actions.
+    Scaling,
+    /// The paper's rule, exactly.
+    Floor,
+}
+
+/// One thing that is varied on one problem, at one or more levels.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Where it belongs.
+    pub part: Part,
+    /// A short name that no other sweep has.
+    pub name: &'static str,
+    /// What is varied, in full.
+    pub setting: &'static str,
+    /// The problem, by name.
+    pub problem: &'static str,
+    /// Training episodes.
+    pub episodes: usize,
+    /// What it is set to, as tables write it.
+    pub values: Vec<String>,
+    /// The place of what the others are compared with: the preset, or what is nearest to it.
+    pub reference: usize,
+    /// τ.
+    pub taus: Vec<f64>,
+    /// `runs[level][value]`, places in [`Studies::runs`].
+    pub runs: Vec<Vec<usize>>,
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Studies {
+    /// Every run once.
+    pub runs: Vec<Planned>,
+    /// What they are about.
+    pub sweeps: Vec<Sweep>,
+}
+
+/// A sweep before its runs are known: each value with the keys that it changes, `section.key=value`, or
+/// `env.parameter=value` for the problem. `TAU*` stands for the level times what follows.
+struct Outline {
+    part: Part,
+    name: &'static str,
+    setting: &'static str,
+    problem: &'static str,
+    episodes: usize,
+    taus: &'static [f64],
+    reference: usize,
+    values: Vec<(String, Vec<String>)>,
+}
+
+const ASSET: &str = "asset-selling";
+
+/// The widths of the buffer as shares of the level, narrow first.
+pub const SHARES: [(&str, f64); 5] =
+    [("τ/16", 1.0 / 16.0), ("τ/8", 1.0 / 8.0), ("τ/4", 1.0 / 4.0), ("τ/2", 1.0 / 2.0), ("τ", 1.0)];
+
+fn outlines(quick: bool) -> Vec<Outline> {
+    let episodes = |full: usize| if quick { full / QUICK } else { full };
+    let setting = |name, setting, key: &str, reference: &str, values: &[&str]| Outline {
+        part: Part::Sensitivity,
+        name,
+        setting,
+        problem: ASSET,
+        episodes: episodes(2000),
+        taus: &LEVELS,
+        reference: values.iter().position(|value| *value == reference).expect("the reference is a value"),
+        values: values.iter().map(|value| (short(value), vec![format!("{key}={value}")])).collect(),
+    };
+    let beta = |name, what, also: &[&str]| Outline {
+        values: SHARES
+            .iter()
+            .map(|(label, share)| {
+                // β = τ is what the preset leaves out.
+                let beta = (*share < 1.0).then(|| format!("run.beta=TAU*{share}"));
+                ((*label).to_owned(), also.iter().map(|key| (*key).to_owned()).chain(beta).collect())
+            })
+            .collect(),
+        reference: SHARES.len() - 1,
+        ..setting(name, what, "", "", &[""])
+    };
+    let named = |values: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
+        let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+        values.iter().map(|(label, changed)| ((*label).to_owned(), keys(changed))).collect()
+    };
+    let scaling = |name, what, problem, taus, full, values: Vec<(String, Vec<String>)>| Outline {
+        part: Part::Scaling,
+        name,
+        setting: what,
+        problem,
+        episodes: episodes(full),
+        taus,
+        reference: 0,
+        values,
+    };
+    let variants: [(&str, &[&str]); 4] = [
+        ("buffered (preset)", &[]),
+        ("point quantile", &["agent.score=point"]),
+        ("mean", &["agent.score=mean"]),
+        ("no bonus", &["agent.lambda_0=0.0"]),
+    ];
+    let fine: [(&str, &[&str]); 2] = [
+        ("buffered, K = 32", &["agent.n_quantiles=32"]),
+        ("point quantile, K = 32", &["agent.n_quantiles=32", "agent.score=point"]),
+    ];
+    let variant = |name, problem, taus, full, values: &[(&str, &[&str])]| Outline {
+        part: Part::Variants,
+        ..scaling(name, "what decides between actions", problem, taus, full, named(values))
+    };
+    vec![
+        beta("beta", "buffer width β (K = 8)", &[]),
+        beta("beta-32", "buffer width β (K = 32)", &["agent.n_quantiles=32"]),
+        setting(
+            "n_quantiles",
+            "number of quantiles K",
+            "agent.n_quantiles",
+            "8",
+            &["2", "4", "8", "16", "32"],
+        ),
+        setting("n_critics", "number of critics M", "agent.n_critics", "4", &["2", "3", "4", "6", "10"]),
+        setting("kappa", "Huber threshold κ", "agent.kappa", "0.2", &["0.01", "0.04", "0.2", "1.0", "5.0"]),
+        setting(
+            "lambda_0",
+            "initial bonus λ₀",
+            "agent.lambda_0",
+            "5.0",
+            &["0.0", "0.5", "1.5", "5.0", "15.0"],
+        ),
+        variant("variants", ASSET, &LEVELS, 2000, &[&variants[..], &fine[..]].concat()),
+        variant("variants-lake", "frozen-lake", &[0.5], 5000, &variants),
+        scaling(
+            "horizon",
+            "horizon H",
+            ASSET,
+            &[0.1, 0.9],
+            2000,
+            [10, 20, 50, 100, 200].map(|h| (h.to_string(), vec![format!("env.horizon={h}")])).into(),
+        ),
+        scaling(
+            "actions",
+            "number of actions",
+            "gamblers-ruin",
+            &[0.1, 0.9],
+            2000,
+            // Stakes 0..max_bet; with a goal of 64 every stake up to 32 can be placed whole. The game is a good one, else the
+            // rule would not play.
+            [2, 4, 8, 16, 32]
+                .map(|n: usize| {
+                    let stakes = format!("env.max_bet={}", n - 1);
+                    let fixed = ["env.goal=64", "env.start=32", "env.probability=0.55"].map(str::to_owned);
+                    (n.to_string(), fixed.into_iter().chain([stakes]).collect())
+                })
+                .into(),
+        ),
+    ]
+}
+
+/// A number without the decimals that only TOML needs.
+fn short(value: &str) -> String {
+    value.strip_suffix(".0").unwrap_or(value).to_owned()
+}
+
+/// The runs of the sweeps that are wanted, by part and name.
+pub fn plan(
+    wanted: impl Fn(Part, &str) -> bool,
+    n_seeds: usize,
+    quick: bool,
+) -> Result<Studies, ConfigError> {
+    let mut studies = Studies::default();
+    for outline in outlines(quick).into_iter().filter(|outline| wanted(outline.part, outline.name)) {
+        let mut runs = Vec::new();
+        for &tau in outline.taus {
+            let place = |(_, changes): &(String, Vec<String>)| -> Result<usize, ConfigError> {
+                let planned = planned(&outline, tau, changes, n_seeds)?;
+                let known = studies.runs.iter().position(|known| known.config == planned.config);
+                Ok(known.unwrap_or_else(|| {
+                    studies.runs.push(planned);
+                    studies.runs.len() - 1
+                }))
+            };
+            runs.push(outline.values.iter().map(place).collect::<Result<Vec<_>, _>>()?);
+        }
+        let Outline { part, name, setting, problem, episodes, taus, reference, values } = outline;
+        let values = values.into_iter().map(|(label, _)| label).collect();
+        let taus = taus.to_vec();
+        studies.sweeps.push(Sweep { part, name, setting, problem, episodes, values, reference, taus, runs });
+    }
+    Ok(studies)
+}
+
+fn planned(outline: &Outline, tau: f64, changes: &[String], n_seeds: usize) -> Result<Planned, ConfigError> {
+    let mut layers = Layers::preset("deep-bqrl")?;
+    layers.set("problem", "name", outline.problem);
+    layers.set("run", "tau", vec![tau]);
+    layers.set("run", "episodes", outline.episodes as i64);
+    layers.set("run", "seeds", seeds(n_seeds).into_iter().map(|seed| seed as i64).collect::<Vec<_>>());
+    let mut name = Vec::new();
+    for change in changes {
+        if let Some((key, share)) = change.split_once("=TAU*") {
+            let share: f64 = share.parse().expect("a share of the level");
+            layers.override_with(&format!("{key}=[{}]", tau * share))?;
+            name.push(format!("beta={}", tau * share));
+        } else if let Some((key, value)) = change.strip_prefix("env.").and_then(|rest| rest.split_once('=')) {
+            layers.set_parameter(key, value);
+            name.push(format!("{key}={value}"));
+        } else {
+            let key = change.split('=').next().unwrap_or_default();
+            let preset = layers.value(key).cloned();
+            layers.override_with(change)?;
+            // A run has the same name in every sweep: the preset's own value is not in it.
+            if layers.value(key) != preset.as_ref() {
+                name.push(change.trim_start_matches("agent.").to_owned());
+            }
+        }
+    }
+    let name = if name.is_empty() { "preset".to_owned() } else { name.join(",") };
+    let name = format!("{}-{tau}/{name}", outline.problem);
+    Ok(Planned { config: layers.finish(&name)?, name })
+}
+
+/// Multiplications with an addition of the matrix products of one update: a cost that no machine changes. `None` for
+/// agents other than Deep-BQRL.
+pub fn multiply_adds(config: &Config, problem: &Problem) -> Option<f64> {
+    let AgentConfig::DeepBqrl(agent) = &config.agent else { return None };
+    let deep_bqrl::Config { batch_size, .. } = *agent;
+    Some(agent.shape(TabularEnv::new(problem.clone()).spec()).train_flops(batch_size) / 2.0)
+}
+
+/// What the paper's rule attains on a problem, beside what is best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Floor {
+    /// The problem, by name.
+    pub problem: &'static str,
+    /// The smallest and the largest return.
+    pub range: (f64, f64),
+    /// τ = 0.05, 0.1, …, 0.95.
+    pub taus: Vec<f64>,
+    /// Q*_τ at each.
+    pub best: Vec<f64>,
+    /// Q_τ of the rule, `rule[share][tau]` with β a share of τ as in [`SHARES`].
+    pub rule: Vec<Vec<f64>>,
+}
+
+/// The problems whose floor is computed: the paper's two, and those of ours on which the rule has few laws to carry.
+pub const FLOORS: [&str; 5] = [ASSET, "frozen-lake", "gamble-chain", "machine-replacement", "gamblers-ruin"];
+
+/// Solves the rule over all levels and widths, on the current thread pool.
+pub fn floor(problem: &'static str) -> Result<Floor, ConfigError> {
+    let model = problems::build(problem, &[])?.model;
+    let planner = Planner::exact(&model, &|_, _, _| {}).expect("a problem with few returns");
+    let taus: Vec<f64> = (1..20).map(|k| f64::from(k) / 20.0).collect();
+    let cells: Vec<(f64, f64)> =
+        SHARES.iter().flat_map(|&(_, share)| taus.iter().map(move |&tau| (tau, tau * share))).collect();
+    let attained: Vec<f64> = cells
+        .par_iter()
+        .map(|&(tau, beta)| {
+            let buffer = Buffer::new(tau, beta).expect("0 < β ≤ τ < 1");
+            let rule = conditional::greedy(&model, buffer, RULE_ATOMS).expect("a problem with few returns");
+            rule.law.quantile(tau)
+        })
+        .collect();
+    Ok(Floor {
+        problem,
+        range: planner.range(),
+        best: taus.iter().map(|&tau| planner.best_quantile(tau).value).collect(),
+        rule: attained.chunks(taus.len()).map(<[f64]>::to_vec).collect(),
+        taus,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::HELD_OUT;
+
+    fn all() -> Studies {
+        plan(|_, _| true, 3, false).unwrap()
+    }
+
+    #[test]
+    fn every_sweep_holds_its_reference_and_sensitivities_the_preset_itself() {
+        let studies = all();
+        for sweep in &studies.sweeps {
+            assert!(sweep.values.len() > sweep.reference, "{}", sweep.name);
+            assert_eq!(sweep.runs.len(), sweep.taus.len(), "{}", sweep.name);
+            for (runs, tau) in sweep.runs.iter().zip(&sweep.taus) {
+                assert_eq!(runs.len(), sweep.values.len(), "{}", sweep.name);
+                let reference = &studies.runs[runs[sweep.reference]];
+                // The narrow windows need more quantiles, and a scaled problem is another problem.
+                if sweep.name != "beta-32" && sweep.part != Part::Scaling {
+                    assert_eq!(reference.name, format!("{}-{tau}/preset", sweep.problem), "{}", sweep.name);
+                }
+            }
+        }
+        let names: Vec<&str> = studies.sweeps.iter().map(|sweep| sweep.name).collect();
+        for name in
+            ["beta", "n_quantiles", "n_critics", "kappa", "lambda_0", "variants", "horizon", "actions"]
+        {
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_run_differs_from_its_reference_in_what_is_varied_and_in_nothing_else() {
+        let studies = all();
+        for sweep in studies.sweeps.iter().filter(|sweep| sweep.part == Part::Sensitivity) {
+            let key = if sweep.name.starts_with("beta") {
+                "run.beta".to_owned()
+            } else {
+                format!("agent.{}", sweep.name)
+            };
+            for runs in &sweep.runs {
+                let reference = &studies.runs[runs[sweep.reference]].config;
+                for (place, &run) in runs.iter().enumerate() {
+                    let differences = studies.runs[run].config.differences(reference);
+                    let expected = if place == sweep.reference { vec![] } else { vec![key.clone()] };
+                    assert_eq!(differences, expected, "{}", studies.runs[run].name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_run_is_made_twice_and_all_report_on_the_held_out_seeds() {
+        let studies = all();
+        for (index, run) in studies.runs.iter().enumerate() {
+            assert_eq!(run.config.run.seeds, HELD_OUT, "{}", run.name);
+            for other in &studies.runs[..index] {
+                assert_ne!(run.name, other.name);
+                assert_ne!(run.config, other.config, "{} and {}", run.name, other.name);
+            }
+        }
+        let preset = |run: &&Planned| run.name == "asset-selling-0.1/preset";
+        assert_eq!(studies.runs.iter().filter(preset).count(), 1);
+        let quick = plan(|part, _| part == Part::Variants, 2, true).unwrap();
+        assert!(quick.sweeps.iter().all(|sweep| sweep.part == Part::Variants));
+        assert_eq!(quick.runs[0].config.run.episodes, 200);
+        assert_eq!(quick.runs[0].config.run.seeds, HELD_OUT[..2]);
+        // Asked for alone, a sweep has the runs that it has among all: they are found again.
+        for sweep in &studies.sweeps {
+            let alone = plan(|_, name| name == sweep.name, 3, false).unwrap();
+            for run in &alone.runs {
+                let known = studies.runs.iter().find(|known| known.name == run.name);
+                assert_eq!(known.map(|known| &known.config), Some(&run.config), "{}", run.name);
+            }
+        }
+        let kappa = plan(|_, name| name == "kappa", 3, false).unwrap();
+        assert_eq!((kappa.sweeps.len(), kappa.runs.len()), (1, 15));
+    }
+
+    #[test]
+    fn the_problems_of_the_scaling_study_have_what_is_varied() {
+        let studies = all();
+        for (name, size) in [
+            ("horizon", (|problem| problem.model.horizon()) as fn(&Problem) -> usize),
+            ("actions", |problem| problem.model.n_actions()),
+        ] {
+            let sweep = studies.sweeps.iter().find(|sweep| sweep.name == name).unwrap();
+            for (&run, value) in sweep.runs[0].iter().zip(&sweep.values) {
+                let problem = studies.runs[run].config.problem.load().unwrap();
+                assert_eq!(size(&problem).to_string(), *value, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_cost_of_an_update_matches_hand_computation() {
+        // D = 26 + 6 inputs, 64 hidden, 2·8 outputs: products 2048 and 1024. Three passes over both and one over the
+        // second, for 4 critics and 24 samples.
+        let studies = all();
+        let preset = &studies.runs[0];
+        assert_eq!(preset.name, "asset-selling-0.1/beta=0.00625");
+        let problem = preset.config.problem.load().unwrap();
+        assert_eq!(multiply_adds(&preset.config, &problem), Some((3.0 * 3072.0 + 1024.0) * 96.0));
+    }
+
+    #[test]
+    fn the_floor_on_asset_selling_is_the_known_one() {
+        let floor = floor(ASSET).unwrap();
+        let at = |tau: f64| floor.taus.iter().position(|&known| known == tau).unwrap();
+        // Q*_τ ≥ k/24 exactly when (k/25)⁹ < τ: Q*_.1, Q*_.5, Q*_.9 = 19/24, 23/24, 1.
+        for (tau, best) in [(0.1, 19.0), (0.5, 23.0), (0.9, 24.0)] {
+            assert!((floor.best[at(tau)] - best / 24.0).abs() < 1e-12, "τ = {tau}");
+        }
+        // The rule's own, at β = τ/16, τ/8, τ/4, τ/2, τ: a separate program in exact fractions gives the same.
+        for (tau, offers) in [(0.1, [13, 13, 11, 10, 9]), (0.5, [22, 22, 22, 21, 20]), (0.9, [24; 5])] {
+            for ((rule, offer), (label, _)) in floor.rule.iter().zip(offers).zip(SHARES) {
+                let attained = rule[at(tau)] * 24.0;
+                assert!((attained - f64::from(offer)).abs() < 1e-9, "τ = {tau}, β = {label}: {attained}");
+            }
+        }
+        assert_eq!(floor.range, (0.0, 1.0));
+    }
+
+    #[test]
+    fn no_rule_beats_the_optimum() {
+        for problem in ["frozen-lake", "gamble-chain"] {
+            let floor = floor(problem).unwrap();
+            for rule in &floor.rule {
+                assert_eq!(rule.len(), floor.best.len());
+                assert!(rule.iter().zip(&floor.best).all(|(rule, best)| *rule <= best + 1e-9), "{problem}");
+            }
+        }
+    }
+}
