@@ -86,7 +86,7 @@ impl Encoder {
     /// Ramps for c between `low` and `low + scale`.
     #[must_use]
     pub fn with_ramps(self, n_ramps: usize, low: f64) -> Self {
-        Self { n_ramps, low, ..self }
+        Self { low, n_ramps, ..self }
     }
 
     /// Whether states have nothing in common, so that what is learned of one says nothing about another.
