@@ -1,6 +1,6 @@
 //! Experiments: TOML → checked configuration ([`config`]) → training and its measures ([`train`]) → a run directory that
 //! survives anything ([`run`], many of them: [`batch`]) and holds what reports need ([`outcome`], [`summary`]).
-//! Whole plans: [`plan`].
+//! Whole plans: [`plan`]. Grids of settings, on any engine: [`sweep`].
 
 pub mod batch;
 pub mod config;
@@ -9,5 +9,6 @@ pub mod plan;
 pub mod reproduce;
 pub mod run;
 pub mod summary;
+pub mod sweep;
 pub mod train;
 pub mod tune;
