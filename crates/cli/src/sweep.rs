@@ -109,7 +109,7 @@ pub fn run(args: &SweepArgs) -> Result<String, Failure> {
         make(args, &sweep, &due, &root)?;
     }
     match args.shard {
-        Some(shard) => of_shard(args, shard, &trials, &root),
+        Some(shard) => of_shard(args, shard, &trials, sweep.len(), &root),
         None => collect(args, &sweep, &trials, &root),
     }
 }
@@ -172,13 +172,19 @@ fn make(args: &SweepArgs, sweep: &Sweep, due: &[Trial], root: &Path) -> Result<(
     })
 }
 
-fn of_shard(args: &SweepArgs, shard: Shard, trials: &[Trial], root: &Path) -> Result<String, Failure> {
+fn of_shard(
+    args: &SweepArgs,
+    shard: Shard,
+    trials: &[Trial],
+    total: usize,
+    root: &Path,
+) -> Result<String, Failure> {
     let again = format!("`bqrl sweep {} --out {} --collect`", args.file.display(), root.display());
     if !args.json {
         return Ok(format!(
-            "Shard {shard}: {} runs are in {}\nAfter the last shard, {again} makes the table.\n",
-            trials.len(),
-            root.display()
+            "Shard {shard} is finished: {n} of all {total} runs, in {}\nAfter the last shard, {again} makes the table.\n",
+            root.display(),
+            n = trials.len()
         ));
     }
     let mut finished = Vec::new();
