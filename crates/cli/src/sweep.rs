@@ -1,5 +1,6 @@
 //! `bqrl sweep`: every combination of listed settings, for every seed, on these cores, in shards, or on Slurm.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bqrl_lab::summary::Summary;
@@ -69,12 +70,22 @@ struct Output {
 
 #[derive(Serialize)]
 struct RunOutput {
-    #[serde(flatten)]
-    trial: Trial,
+    name: String,
+    seed: u64,
+    /// The values of the grid's keys.
+    settings: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<Summary>,
+}
+
+impl RunOutput {
+    fn new(sweep: &Sweep, trial: &Trial) -> Self {
+        let keys = sweep.axes().iter().map(|axis| axis.key.clone());
+        let settings = keys.zip(trial.point.iter().cloned()).collect();
+        Self { name: trial.name.clone(), seed: trial.seed, settings, state: None, summary: None }
+    }
 }
 
 #[derive(Serialize)]
@@ -109,7 +120,7 @@ pub fn run(args: &SweepArgs) -> Result<String, Failure> {
         make(args, &sweep, &due, &root)?;
     }
     match args.shard {
-        Some(shard) => of_shard(args, shard, &trials, sweep.len(), &root),
+        Some(shard) => of_shard(args, shard, &sweep, &trials, &root),
         None => collect(args, &sweep, &trials, &root),
     }
 }
@@ -154,29 +165,24 @@ fn make(args: &SweepArgs, sweep: &Sweep, due: &[Trial], root: &Path) -> Result<(
         return Err(Failure::interrupted(message).hint("the same command goes on"));
     }
     let n = failed.len();
-    match failed.into_iter().next() {
-        None => Ok(()),
-        Some(error) if n == 1 => Err(failure(error)),
-        Some(error) => {
-            let Failure { code, message, hint } = failure(error);
-            Err(Failure { code, message: format!("{n} runs failed; {message}"), hint })
-        }
+    let Some(error) = failed.into_iter().next() else { return Ok(()) };
+    let mut failure = failure(error);
+    if n > 1 {
+        failure.message = format!("{n} runs failed, the first is {}", failure.message);
     }
-    .map_err(|failure| {
-        let others = format!(
-            "`bqrl sweep {} --out {} --collect` makes the table of the others",
-            args.file.display(),
-            root.display()
-        );
-        if failure.hint.is_some() { failure } else { failure.hint(others) }
-    })
+    let others = format!(
+        "`bqrl sweep {} --out {} --collect` makes the table of the others",
+        args.file.display(),
+        root.display()
+    );
+    Err(if failure.hint.is_some() { failure } else { failure.hint(others) })
 }
 
 fn of_shard(
     args: &SweepArgs,
     shard: Shard,
+    sweep: &Sweep,
     trials: &[Trial],
-    total: usize,
     root: &Path,
 ) -> Result<String, Failure> {
     let again = format!("`bqrl sweep {} --out {} --collect`", args.file.display(), root.display());
@@ -184,7 +190,8 @@ fn of_shard(
         return Ok(format!(
             "Shard {shard} is finished: {n} of all {total} runs, in {}\nAfter the last shard, {again} makes the table.\n",
             root.display(),
-            n = trials.len()
+            n = trials.len(),
+            total = sweep.len()
         ));
     }
     let mut finished = Vec::new();
@@ -193,7 +200,7 @@ fn of_shard(
             finished.push((trial.clone(), *summary));
         }
     }
-    Ok(report(root, None, &finished))
+    Ok(report(sweep, root, None, &finished))
 }
 
 fn collect(args: &SweepArgs, sweep: &Sweep, trials: &[Trial], root: &Path) -> Result<String, Failure> {
@@ -210,7 +217,7 @@ fn collect(args: &SweepArgs, sweep: &Sweep, trials: &[Trial], root: &Path) -> Re
         });
     }
     if args.json {
-        return Ok(report(root, Some(path), &finished));
+        return Ok(report(sweep, root, Some(path), &finished));
     }
     Ok(format!("{}\nThe table of all {} runs is {path}\n", human(sweep, &finished), finished.len()))
 }
@@ -270,11 +277,7 @@ fn list(args: &SweepArgs, sweep: &Sweep, trials: &[Trial], root: &Path) -> Resul
         });
     }
     if args.json {
-        let run = |(trial, &state): (&Trial, &&'static str)| RunOutput {
-            trial: trial.clone(),
-            state: Some(state),
-            summary: None,
-        };
+        let run = |(trial, &state)| RunOutput { state: Some(state), ..RunOutput::new(sweep, trial) };
         let runs = trials.iter().zip(&states).map(run).collect();
         return Ok(json(&Output { directory: root.display().to_string(), table: None, runs }));
     }
@@ -330,11 +333,10 @@ fn failure(error: SweepError) -> Failure {
     }
 }
 
-fn report(root: &Path, table: Option<String>, finished: &[Finished]) -> String {
-    let run = |(trial, summary): &'_ Finished| RunOutput {
-        trial: trial.clone(),
-        state: None,
+fn report(sweep: &Sweep, root: &Path, table: Option<String>, finished: &[Finished]) -> String {
+    let run = |(trial, summary): &Finished| RunOutput {
         summary: Some(summary.clone()),
+        ..RunOutput::new(sweep, trial)
     };
     json(&Output { directory: root.display().to_string(), table, runs: finished.iter().map(run).collect() })
 }

@@ -174,6 +174,7 @@ fn an_interrupted_sweep_goes_on_and_computes_nothing_twice() {
     assert_eq!(output["runs"].as_array().unwrap().len(), 8);
     assert_eq!(output["table"], "r/sweep.csv");
     assert_eq!(output["runs"][7]["name"], "kappa=1.0,tau=0.9,seed=1001");
+    assert_eq!(output["runs"][7]["settings"], serde_json::json!({"agent.kappa": "1.0", "run.tau": "0.9"}));
     assert_eq!(output["runs"][7]["summary"]["seeds"], serde_json::json!([1001]));
 }
 

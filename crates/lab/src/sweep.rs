@@ -21,7 +21,6 @@ use bqrl_mdp::model::Problem;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::RunDir;
 use rayon::prelude::*;
-use serde::Serialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
@@ -60,7 +59,7 @@ pub struct Axis {
 }
 
 /// One run of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Its directory, below that of the sweep.
     pub name: String,
@@ -69,7 +68,6 @@ pub struct Trial {
     /// Its place in the grid: a text per axis.
     pub point: Vec<String>,
     /// Every setting.
-    #[serde(skip)]
     pub config: Config,
 }
 
