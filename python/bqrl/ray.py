@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -22,11 +23,11 @@ __all__ = ["main", "sweep"]
 
 
 def _ray() -> Any:
+    # By name: type checkers need not find what most users do not have.
     try:
-        import ray
+        return importlib.import_module("ray")
     except ImportError as error:
         raise ImportError("bqrl.ray needs Ray, which is not installed: pip install 'bqrl[ray]'") from error
-    return ray
 
 
 def _make(text: str, origin: str, k: int, out: str, directory: str) -> None:

@@ -18,7 +18,7 @@ use crate::text::{number, table};
 #[allow(clippy::struct_excessive_bools)] // Flags are.
 #[derive(clap::Args)]
 pub struct SweepArgs {
-    /// The sweep: settings as in a configuration, and lists of values in [grid]
+    /// The sweep: settings as in a configuration, and a section `grid` with lists of values
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Where the runs are written; an interrupted sweep goes on there [default: runs/FILE]
