@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask test` runs everything that is tested, in the order in which failures are cheapest to find; it is what
 //! CI runs. `cargo xtask test-python` is its Python part alone. `cargo xtask test-clients` tries the Python package with
-//! PyTorch, Stable-Baselines3 and others; it downloads several gigabytes. `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
+//! PyTorch, Stable-Baselines3, Ray and others, and a sweep on Slurm where it is installed; it downloads several gigabytes.
+//! `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
 
 use std::collections::BTreeSet;
@@ -78,8 +79,10 @@ fn test_python() -> Result<(), String> {
     cargo(&["build", "--locked", "--package", "bqrl-cli"])?;
     install(&python, &[".[test]", "tensorboard", "optuna"], &["--config-settings=build-args=--profile=dev"])?;
     let large = [
+        "--ignore=clients/test_ray.py",
         "--ignore=clients/test_rliable.py",
         "--ignore=clients/test_sb3.py",
+        "--ignore=clients/test_slurm.py",
         "--ignore=clients/test_torch.py",
     ];
     pytest(&python, &large)?;
@@ -95,8 +98,9 @@ fn test_clients() -> Result<(), String> {
         ["torch", "stable-baselines3", "sb3-contrib", "safetensors", "rliable", "tensorboard", "optuna"];
     install(&python, &clients, &[])?;
     install(&python, &[".[test]"], &["--force-reinstall", "--no-deps"])?;
-    install(&python, &[".[test]"], &[])?;
-    pytest(&python, &[])
+    install(&python, &[".[test,ray]"], &[])?;
+    // Skipped tests say why: Slurm is not everywhere.
+    pytest(&python, &["-rs"])
 }
 
 /// The interpreter of a virtual environment in the target directory, made anew if it is not there or not to be kept.

@@ -11,7 +11,9 @@ mod problem;
 mod progress;
 mod report;
 mod reproduce;
+mod slurm;
 mod studies;
+mod sweep;
 mod text;
 mod train;
 mod tune;
@@ -40,6 +42,8 @@ enum Verb {
     Train(train::TrainArgs),
     /// Choose an algorithm's dominant setting by successive halving on validation seeds
     Tune(tune::TuneArgs),
+    /// Every combination of listed settings, for every seed: on these cores, in shards, or on Slurm
+    Sweep(sweep::SweepArgs),
     /// The paper's experiments: its figures, its numbers beside ours, and the studies that it leaves open
     Reproduce(reproduce::ReproduceArgs),
     /// What a trained policy is worth, at any risk level
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
         Verb::Tune(args) => tune::run(&args),
+        Verb::Sweep(args) => sweep::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Eval(args) => eval::run(&args),
         Verb::Report(args) => report::run(&args),
@@ -107,8 +112,7 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
             .iter()
             .find_map(|&kind| error.get(kind))
             .map(|value| format!("did you mean {value}?"));
-    let verbs = ["plan", "envs", "train", "report", "bench"];
-    let verb = std::env::args().nth(1).filter(|arg| verbs.contains(&arg.as_str()));
+    let verb = std::env::args().nth(1).filter(|arg| Cli::command().find_subcommand(arg).is_some());
     let help = verb.map_or("bqrl --help".to_owned(), |verb| format!("bqrl {verb} --help"));
     let hint = suggestion.unwrap_or_else(|| format!("`{help}` lists what is allowed"));
     let failure = Failure::usage(message).hint(hint);

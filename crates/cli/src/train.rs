@@ -109,13 +109,9 @@ fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> 
             .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))
     };
     let Some(resume) = &args.resume else {
-        let mut layers =
-            Layers::preset(args.algo.as_deref().unwrap_or("deep-bqrl")).map_err(Failure::usage)?;
         let name = args.problem.as_deref().unwrap_or("asset-selling");
-        layers.set("problem", "name", name);
-        if name == "frozen-lake" {
-            layers.set("run", "episodes", 5000); // §4.2
-        }
+        let mut layers =
+            Layers::of(args.algo.as_deref().unwrap_or("deep-bqrl"), name).map_err(Failure::usage)?;
         if let Some(path) = &args.config {
             layers.file(&read(path)?, &path.display().to_string()).map_err(Failure::usage)?;
         }

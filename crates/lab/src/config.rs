@@ -228,6 +228,16 @@ impl Layers {
         Ok(Self(parse(algo.preset, algo.name)?))
     }
 
+    /// The preset of an algorithm, for a problem and as long as the paper trains on it (§4.1, §4.2).
+    pub fn of(algo: &str, problem: &str) -> Result<Self, ConfigError> {
+        let mut layers = Self::preset(algo)?;
+        layers.set("problem", "name", problem);
+        if problem == "frozen-lake" {
+            layers.set("run", "episodes", 5000);
+        }
+        Ok(layers)
+    }
+
     /// The keys and values of a section.
     pub fn section(&self, name: &str) -> Option<&Table> {
         self.0.get(name)?.as_table()
@@ -240,8 +250,13 @@ impl Layers {
 
     /// A file on top.
     pub fn file(&mut self, text: &str, origin: &str) -> Result<(), ConfigError> {
-        merge(&mut self.0, parse(text, origin)?);
+        self.add(parse(text, origin)?);
         Ok(())
+    }
+
+    /// Sections on top.
+    pub fn add(&mut self, layer: Table) {
+        merge(&mut self.0, layer);
     }
 
     /// One key on top.

@@ -1,6 +1,7 @@
 //! Experiments: TOML → checked configuration ([`config`]) → training and its measures ([`train`]) → a run directory that
 //! survives anything ([`run`], many of them: [`batch`]) and holds what reports need ([`outcome`], [`summary`]).
-//! Whole plans: [`plan`]. The paper's experiments: [`reproduce`], and what it leaves open: [`studies`].
+//! Whole plans: [`plan`]. Grids of settings, on any engine: [`sweep`]. The paper's experiments: [`reproduce`], and what it
+//! leaves open: [`studies`].
 
 pub mod batch;
 pub mod config;
@@ -10,5 +11,6 @@ pub mod reproduce;
 pub mod run;
 pub mod studies;
 pub mod summary;
+pub mod sweep;
 pub mod train;
 pub mod tune;

@@ -7,6 +7,7 @@
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
 //! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow |
 //! | [`record`] | `Recorder`: the files of a run; `summary`: what returns are worth |
+//! | [`sweep`] | `Sweep`: a sweep file, and its runs one at a time |
 //!
 //! The Python half (`python/bqrl`) talks to environments; it is where exceptions of theirs pass through unchanged.
 
@@ -19,6 +20,7 @@ mod observation;
 mod planning;
 mod problem;
 mod record;
+mod sweep;
 
 use pyo3::prelude::*;
 
@@ -32,6 +34,8 @@ mod _bqrl {
     use crate::problem::{Problem, Simulator, problems};
     #[pymodule_export]
     use crate::record::{Recorder, summary};
+    #[pymodule_export]
+    use crate::sweep::Sweep;
 
     use pyo3::prelude::*;
 

@@ -1,0 +1,346 @@
+//! `bqrl sweep`: every combination of listed settings, for every seed, on these cores, in shards, or on Slurm.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bqrl_lab::summary::Summary;
+use bqrl_lab::sweep::{Finished, Shard, State, Sweep, SweepError, TABLE, Trial};
+use bqrl_math::interval::student_t;
+use bqrl_runs::atomic;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::progress::{Display, pool, with_hooks};
+use crate::slurm::{self, Job, MOST_TASKS};
+use crate::text::{number, table};
+
+/// Flags of `bqrl sweep`.
+#[allow(clippy::struct_excessive_bools)] // Flags are.
+#[derive(clap::Args)]
+pub struct SweepArgs {
+    /// The sweep: settings as in a configuration, and a section `grid` with lists of values
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Where the runs are written; an interrupted sweep goes on there [default: runs/FILE]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only every N-th run, from the I-th on
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["slurm", "collect"])]
+    shard: Option<Shard>,
+    /// Show the runs and what there is of them, and make none
+    #[arg(long, conflicts_with_all = ["slurm", "collect", "force"])]
+    list: bool,
+    /// Make no run, only the table of those that are there
+    #[arg(long, conflicts_with_all = ["slurm", "force"])]
+    collect: bool,
+    /// Write a job array for Slurm and submit it; options of sbatch follow after --
+    #[arg(long, conflicts_with = "force")]
+    slurm: bool,
+    /// Tasks of the job array [default: one per run, at most 1000]
+    #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u16).range(1..))]
+    tasks: Option<u16>,
+    /// Write the job array's script only
+    #[arg(long, requires = "slurm")]
+    no_submit: bool,
+    /// Begin again where runs with other settings are in the way
+    #[arg(long)]
+    force: bool,
+    /// Runs made at a time; the results do not depend on it [default: all cores]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress on standard error
+    #[arg(long)]
+    quiet: bool,
+    /// Options of sbatch, e.g. -- --partition=long --time=2:00:00
+    #[arg(last = true, requires = "slurm", value_name = "SBATCH OPTION")]
+    sbatch: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Output {
+    directory: String,
+    /// Absent where only a shard was run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<String>,
+    runs: Vec<RunOutput>,
+}
+
+#[derive(Serialize)]
+struct RunOutput {
+    name: String,
+    seed: u64,
+    /// The values of the grid's keys.
+    settings: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<Summary>,
+}
+
+impl RunOutput {
+    fn new(sweep: &Sweep, trial: &Trial) -> Self {
+        let keys = sweep.axes().iter().map(|axis| axis.key.clone());
+        let settings = keys.zip(trial.point.iter().cloned()).collect();
+        Self { name: trial.name.clone(), seed: trial.seed, settings, state: None, summary: None }
+    }
+}
+
+#[derive(Serialize)]
+struct Submitted {
+    script: String,
+    runs: usize,
+    tasks: usize,
+    job: Option<String>,
+}
+
+/// Sweeps, and returns what to print.
+pub fn run(args: &SweepArgs) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|error| Failure::usage(format!("reading {}: {error}", args.file.display())))?;
+    let sweep = Sweep::parse(&text, &args.file.display().to_string()).map_err(failure)?;
+    let all = sweep.trials().map_err(failure)?;
+    let stem = args.file.file_stem().unwrap_or_default();
+    let root = args.out.clone().unwrap_or_else(|| Path::new("runs").join(stem));
+    let trials = match args.shard {
+        Some(shard) => shard.of(all),
+        None => all,
+    };
+    if args.list {
+        return list(args, &sweep, &trials, &root);
+    }
+    if !args.collect {
+        let due = due(args, &trials, &root)?;
+        begin(&root, &text)?;
+        if args.slurm {
+            return to_slurm(args, &stem.to_string_lossy(), trials.len(), &root);
+        }
+        make(args, &sweep, &due, &root)?;
+    }
+    match args.shard {
+        Some(shard) => of_shard(args, shard, &sweep, &trials, &root),
+        None => collect(args, &sweep, &trials, &root),
+    }
+}
+
+/// What is not finished. Runs with other settings in the way are refused before anything is written.
+fn due(args: &SweepArgs, trials: &[Trial], root: &Path) -> Result<Vec<Trial>, Failure> {
+    let mut due = Vec::new();
+    for trial in trials {
+        match trial.state(root) {
+            Ok(State::Finished(_)) => continue,
+            Err(SweepError::OtherSettings { .. }) if args.force => {}
+            state => drop(state.map_err(failure)?),
+        }
+        due.push(trial.clone());
+    }
+    Ok(due)
+}
+
+/// The directory and, in it, the file: what is submitted does not change when the user edits theirs.
+fn begin(root: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::create_dir_all(root)
+        .map_err(|error| Failure::runtime(format!("creating {}: {error}", root.display())))?;
+    let path = root.join("sweep.toml");
+    if std::fs::read_to_string(&path).is_ok_and(|stored| stored == text) {
+        return Ok(());
+    }
+    atomic::write(&path, text.as_bytes()).map_err(Failure::runtime)
+}
+
+/// Makes what is due. A run that fails, because its settings diverge, does not keep the others from their end.
+fn make(args: &SweepArgs, sweep: &Sweep, due: &[Trial], root: &Path) -> Result<(), Failure> {
+    let episodes: usize = due.iter().map(|trial| trial.config.run.episodes).sum();
+    let display = Display::new(args.quiet, episodes as u64);
+    let results = with_hooks(&display, |hooks| {
+        Ok(pool(args.threads)?.install(|| sweep.run_all(due, root, args.force, hooks)))
+    })?;
+    display.finish();
+    let errors = results.into_iter().filter_map(Result::err);
+    let (stopped, failed): (Vec<_>, Vec<_>) = errors.partition(SweepError::is_interruption);
+    if let n @ 1.. = stopped.len() {
+        let message = format!("interrupted with {n} of {} runs to go", due.len());
+        return Err(Failure::interrupted(message).hint("the same command goes on"));
+    }
+    let n = failed.len();
+    let Some(error) = failed.into_iter().next() else { return Ok(()) };
+    let mut failure = failure(error);
+    if n > 1 {
+        failure.message = format!("{n} runs failed, the first is {}", failure.message);
+    }
+    let others = format!(
+        "`bqrl sweep {} --out {} --collect` makes the table of the others",
+        args.file.display(),
+        root.display()
+    );
+    Err(if failure.hint.is_some() { failure } else { failure.hint(others) })
+}
+
+fn of_shard(
+    args: &SweepArgs,
+    shard: Shard,
+    sweep: &Sweep,
+    trials: &[Trial],
+    root: &Path,
+) -> Result<String, Failure> {
+    let again = format!("`bqrl sweep {} --out {} --collect`", args.file.display(), root.display());
+    if !args.json {
+        return Ok(format!(
+            "Shard {shard} is finished: {n} of all {total} runs, in {}\nAfter the last shard, {again} makes the table.\n",
+            root.display(),
+            n = trials.len(),
+            total = sweep.len()
+        ));
+    }
+    let mut finished = Vec::new();
+    for trial in trials {
+        if let State::Finished(summary) = trial.state(root).map_err(failure)? {
+            finished.push((trial.clone(), *summary));
+        }
+    }
+    Ok(report(sweep, root, None, &finished))
+}
+
+fn collect(args: &SweepArgs, sweep: &Sweep, trials: &[Trial], root: &Path) -> Result<String, Failure> {
+    let (finished, missing) = sweep.collect(trials, root).map_err(failure)?;
+    let path = root.join(TABLE).display().to_string();
+    if let Some(first) = missing.first() {
+        let message =
+            format!("{} of {} runs are not finished, the first is {first}", missing.len(), trials.len());
+        let failure = Failure::runtime(message);
+        return Err(if finished.is_empty() {
+            failure
+        } else {
+            failure.hint(format!("{path} has the others"))
+        });
+    }
+    if args.json {
+        return Ok(report(sweep, root, Some(path), &finished));
+    }
+    Ok(format!("{}\nThe table of all {} runs is {path}\n", human(sweep, &finished), finished.len()))
+}
+
+/// Means over seeds, a line per combination and level.
+fn human(sweep: &Sweep, finished: &[Finished]) -> String {
+    // The levels have a column of their own.
+    let shown: Vec<usize> = (0..sweep.axes().len()).filter(|&k| sweep.axes()[k].key != "run.tau").collect();
+    let mut rows = vec![shown.iter().map(|&k| sweep.axes()[k].label.clone()).collect::<Vec<_>>()];
+    rows[0].extend(
+        [
+            "τ",
+            "seeds",
+            "final Q_τ",
+            "best Q*_τ",
+            "final mean",
+            "quantile policy gap",
+            "expected-return regret",
+        ]
+        .map(str::to_owned),
+    );
+    for group in finished.chunks(sweep.seeds().len()) {
+        let (trial, first) = &group[0];
+        for (index, level) in first.taus.iter().enumerate() {
+            let mean = |value: &dyn Fn(&Summary) -> f64| {
+                let values: Vec<f64> = group.iter().map(|(_, summary)| value(summary)).collect();
+                let around = student_t(&values, 0.95).map(|found| found.interval.high - found.mean);
+                let mean = number(values.iter().sum::<f64>() / values.len() as f64);
+                around.map_or(mean.clone(), |around| format!("{mean} ± {}", number(around)))
+            };
+            let mut row: Vec<String> = shown.iter().map(|&k| trial.point[k].clone()).collect();
+            row.extend([
+                number(level.tau),
+                group.len().to_string(),
+                mean(&|summary| summary.taus[index].final_quantile[0]),
+                number(level.best_quantile),
+                mean(&|summary| summary.taus[index].final_mean[0]),
+                mean(&|summary| summary.taus[index].quantile_policy_gap[0]),
+                mean(&|summary| summary.expected_return_regret[0]),
+            ]);
+            rows.push(row);
+        }
+    }
+    let note = if sweep.seeds().len() > 1 { "\n± is the 95 % Student-t interval over seeds.\n" } else { "" };
+    format!("{}{note}", table(&rows))
+}
+
+fn list(args: &SweepArgs, sweep: &Sweep, trials: &[Trial], root: &Path) -> Result<String, Failure> {
+    let mut states = Vec::new();
+    for trial in trials {
+        states.push(match trial.state(root) {
+            Ok(State::Missing) => "not begun",
+            Ok(State::Begun) => "begun",
+            Ok(State::Finished(_)) => "finished",
+            Err(SweepError::OtherSettings { .. }) => "other settings",
+            Err(error) => return Err(failure(error)),
+        });
+    }
+    if args.json {
+        let run = |(trial, &state)| RunOutput { state: Some(state), ..RunOutput::new(sweep, trial) };
+        let runs = trials.iter().zip(&states).map(run).collect();
+        return Ok(json(&Output { directory: root.display().to_string(), table: None, runs }));
+    }
+    let lines = trials.iter().zip(&states).map(|(trial, state)| format!("{}  {state}\n", trial.name));
+    let total = match args.shard {
+        Some(_) => format!(" of {}", sweep.len()),
+        None => String::new(),
+    };
+    Ok(format!("{}{}{total} runs in {}\n", lines.collect::<String>(), trials.len(), root.display()))
+}
+
+fn to_slurm(args: &SweepArgs, name: &str, runs: usize, root: &Path) -> Result<String, Failure> {
+    let tasks = args.tasks.map_or(MOST_TASKS, usize::from).min(runs);
+    let named = |what: &str| {
+        let what = what.to_owned();
+        move |error: std::io::Error| Failure::runtime(format!("{what}: {error}"))
+    };
+    let root = std::path::absolute(root).map_err(named("finding the sweep's directory"))?;
+    let script = Job {
+        name: &format!("bqrl-{name}"),
+        program: &std::env::current_exe().map_err(named("finding this program"))?,
+        working_directory: &std::env::current_dir().map_err(named("finding the working directory"))?,
+        root: &root,
+        tasks,
+        options: &args.sbatch,
+    }
+    .script()?;
+    let path = root.join("sweep.sbatch");
+    atomic::write(&path, script.as_bytes()).map_err(Failure::runtime)?;
+    let job = if args.no_submit { None } else { Some(slurm::submit(&path)?) };
+    let shown = path.display();
+    if args.json {
+        return Ok(json(&Submitted { script: shown.to_string(), runs, tasks, job }));
+    }
+    let what = match job {
+        Some(job) => format!("Job {job}: {runs} runs in {tasks} tasks, by {shown}"),
+        None => format!("`sbatch {shown}` submits {runs} runs in {tasks} tasks"),
+    };
+    Ok(format!(
+        "{what}\nWhen they are through, `bqrl sweep {} --out {} --collect` makes the table.\n",
+        args.file.display(),
+        root.display()
+    ))
+}
+
+fn failure(error: SweepError) -> Failure {
+    match error {
+        SweepError::OtherSettings { .. } => {
+            Failure::usage(error).hint("--force begins it again, --out DIR goes elsewhere")
+        }
+        error if error.is_usage() => Failure::usage(error),
+        error => Failure::runtime(error),
+    }
+}
+
+fn report(sweep: &Sweep, root: &Path, table: Option<String>, finished: &[Finished]) -> String {
+    let run = |(trial, summary): &Finished| RunOutput {
+        summary: Some(summary.clone()),
+        ..RunOutput::new(sweep, trial)
+    };
+    json(&Output { directory: root.display().to_string(), table, runs: finished.iter().map(run).collect() })
+}
+
+fn json(output: &impl Serialize) -> String {
+    serde_json::to_string(output).expect("plain numbers and text serialise") + "\n"
+}
