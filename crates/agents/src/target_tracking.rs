@@ -159,6 +159,8 @@ impl Config {
         positive("weight_decay_decay", self.weight_decay_decay)?;
         positive("updates_per_root", self.updates_per_root)?;
         positive("updates_per_step", self.updates_per_step)?;
+        positive("imagined_decay", self.imagined_decay)?;
+        not_negative("imagined", self.imagined)?;
         not_negative("prior_scale", self.prior_scale)?;
         not_negative("root_margin", self.root_margin)?;
         not_negative("weight_decay", self.weight_decay)?;

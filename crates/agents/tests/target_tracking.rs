@@ -220,6 +220,8 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
         "agent.return_high must exceed return_low, or both be 0, got -1 with return_low 0"
     );
     assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
+    assert_eq!(refused(|c| c.n_clips = 5), "agent.n_clips must divide n_targets, or be 0, got 5");
+    assert_eq!(refused(|c| c.imagined = -1.0), "agent.imagined must not be negative, got -1");
     assert_eq!(refused(|c| c.relabel = 2.0), "agent.relabel must lie in [0, 1], got 2");
     assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
 }

@@ -171,7 +171,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.value_prior=10.0",
             "agent.stage_widths=[1]",
         ],
-        result: (87, 0.5, 5.0),
+        result: (76, 0.75, 5.0),
     },
     Golden {
         algo: "trpo",
@@ -256,7 +256,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.reward_scale=2.0",
             "run.tau=[0.9]",
         ],
-        result: (97, 0.75, 2.5),
+        result: (91, 0.75, 3.75),
     },
     Golden {
         algo: "qppo",
@@ -284,7 +284,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.reward_scale=20.0",
             "run.tau=[0.9]",
         ],
-        result: (85, 0.75, 2.5),
+        result: (87, 0.75, 2.5),
     },
 ];
 
