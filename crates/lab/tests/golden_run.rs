@@ -237,6 +237,7 @@ const GOLDEN: [Golden; 8] = [
     Golden {
         algo: "var-q",
         settings: &[
+            "agent.step_0=1.0",
             "agent.n_levels=8",
             "agent.epsilon_0=0.5",
             "agent.epsilon_decay=10.0",
@@ -256,7 +257,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.reward_scale=2.0",
             "run.tau=[0.9]",
         ],
-        result: (91, 0.75, 3.75),
+        result: (97, 0.75, 2.5),
     },
     Golden {
         algo: "qppo",
