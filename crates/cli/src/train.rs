@@ -272,8 +272,8 @@ fn rule_note(summary: &Summary) -> String {
     let short = |level: &&Level| level.rule_quantile.is_some_and(|rule| rule < level.best_quantile);
     let Some(level) = summary.taus.iter().find(short) else { return String::new() };
     format!(
-        "At τ = {} the rule that Deep-BQRL learns, solved without error, attains {}; {} is possible, and\n\
-         `bqrl train {} --algo target-tracking` learns towards that.\n",
+        "At τ = {} the paper's rule, solved without error, attains {} (critics that are smoothed by κ may end\n\
+         elsewhere); {} is possible, and `bqrl train {} --algo target-tracking` learns towards that.\n",
         level.tau,
         number(level.rule_quantile.unwrap_or(level.best_quantile)),
         number(level.best_quantile),
