@@ -122,7 +122,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.state_encoding=auto",
             "agent.kernels=auto",
         ],
-        result: (65, 0.5, 17.5),
+        result: (71, 0.5, 17.5),
     },
     Golden {
         algo: "ucb-bqrl",
