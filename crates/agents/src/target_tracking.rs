@@ -32,142 +32,26 @@
 //! root curve is averaged over a sample of first observations, for the quantile is that of the whole law and the target must
 //! be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is given away.
 
+mod config;
+mod minibatch;
+
 use std::ops::Range;
 
-use bqrl_math::buffer::{Buffer, check_tau};
+use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
-use bqrl_nn::{Adam, Ensemble, Init, Inputs, Panels, Remap, Shape, Squash, UpdateError, Which};
+use bqrl_nn::{Adam, Ensemble, Init, Panels, Remap, Shape, Squash, UpdateError, Which};
 use serde::{Deserialize, Serialize};
 
-use crate::experience::encode::{Encoder, StateEncoding};
+pub use self::config::Config;
+use self::minibatch::{Minibatch, prior_factor};
+use crate::experience::encode::Encoder;
 use crate::experience::grid::{Grid, ReturnGrid};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::heads::Heads;
-use crate::{
-    Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels,
-    not_negative, positive, require,
-};
-
-/// Every setting. The levels that the agent is asked for are none of them.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// M.
-    pub n_critics: usize,
-    /// Widths of the hidden layers of one network; every critic has one per action.
-    pub hidden: Vec<usize>,
-    /// Targets g_i on the return range.
-    pub n_targets: usize,
-    /// B: edges between which utilities clip, for the buffered quantile; a divisor of n_targets, or 0 to do without.
-    pub n_clips: usize,
-    /// w_j: how much the probability counts against the mean.
-    pub weights: Vec<f64>,
-    /// The smallest return that is told apart …
-    pub return_low: f64,
-    /// … and the largest; both 0: found out while learning.
-    pub return_high: f64,
-    /// Levels that the behaviour plays for, one drawn per episode.
-    pub behaviour_tau: Vec<f64>,
-    /// Chance 1/(1 + t/this) that an episode follows a single critic, in episodes.
-    pub thompson_decay: f64,
-    /// Size of the random priors on the logits, …
-    pub prior_scale: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub prior_decay: f64,
-    /// How far P at the root may fall short of 1 − τ for a target to count as reached.
-    pub root_margin: f64,
-    /// ζ.
-    pub zeta: f64,
-    /// Factor on the initial output weights.
-    pub output_scale: f64,
-    /// Initial output bias: optimistic when positive.
-    pub output_bias: f64,
-    /// Step size in the end …
-    pub learning_rate: f64,
-    /// … plus this much at first, …
-    pub learning_rate_extra: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub learning_rate_decay: f64,
-    /// Decoupled weight decay at first, …
-    pub weight_decay: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub weight_decay_decay: f64,
-    /// |ℬ|.
-    pub batch_size: usize,
-    /// Transitions held in 𝒟.
-    pub replay_capacity: usize,
-    /// Transitions before the first update.
-    pub learning_starts: usize,
-    /// Minibatches per step: this over the root of the transitions seen, …
-    pub updates_per_root: f64,
-    /// … but at most this many.
-    pub updates_per_step: f64,
-    /// Share of the transitions that a critic learns from, a different one for each; 1: all of them.
-    pub bootstrap: f64,
-    /// Chance that a sampled transition is given another collected reward.
-    pub relabel: f64,
-    /// Weight of imagined trials against real ones where states are one-hot, at first, …
-    pub imagined: f64,
-    /// … falling as 1/(1 + n/this), in transitions.
-    pub imagined_decay: f64,
-    /// Inputs that rise one after the other with the collected reward, beside the reward itself.
-    pub collected_ramps: usize,
-    /// How a discrete state is written.
-    pub state_encoding: StateEncoding,
-    /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
-    pub kernels: String,
-}
-
-impl Config {
-    fn check(&self) -> Result<(), AgentError> {
-        let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
-        at_least("n_critics", self.n_critics, 1, "be at least 1")?;
-        at_least("n_targets", self.n_targets, 1, "be at least 1")?;
-        let divides = self.n_clips == 0 || self.n_targets.is_multiple_of(self.n_clips);
-        require("n_clips", divides, "divide n_targets, or be 0", &self.n_clips)?;
-        at_least("batch_size", self.batch_size, 1, "be at least 1")?;
-        at_least("replay_capacity", self.replay_capacity, 1, "be at least 1")?;
-        let fractions = self.weights.iter().all(|w| (0.0..=1.0).contains(w)) && !self.weights.is_empty();
-        require("weights", fractions, "be numbers in [0, 1], at least one", &format!("{:?}", self.weights))?;
-        let levels = self.behaviour_tau.iter().all(|&tau| check_tau(tau).is_ok());
-        let levels = levels && !self.behaviour_tau.is_empty();
-        require(
-            "behaviour_tau",
-            levels,
-            "be levels in (0, 1), at least one",
-            &format!("{:?}", self.behaviour_tau),
-        )?;
-        let (low, high) = (self.return_low, self.return_high);
-        let range = (low == 0.0 && high == 0.0) || (low < high && (high - low).is_finite());
-        require(
-            "return_high",
-            range,
-            "exceed return_low, or both be 0",
-            &format!("{high} with return_low {low}"),
-        )?;
-        require("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", &self.zeta)?;
-        require("relabel", (0.0..=1.0).contains(&self.relabel), "lie in [0, 1]", &self.relabel)?;
-        let share = self.bootstrap > 0.0 && self.bootstrap <= 1.0;
-        require("bootstrap", share, "lie in (0, 1]", &self.bootstrap)?;
-        positive("thompson_decay", self.thompson_decay)?;
-        positive("prior_decay", self.prior_decay)?;
-        positive("learning_rate", self.learning_rate)?;
-        positive("learning_rate_decay", self.learning_rate_decay)?;
-        positive("weight_decay_decay", self.weight_decay_decay)?;
-        positive("updates_per_root", self.updates_per_root)?;
-        positive("updates_per_step", self.updates_per_step)?;
-        positive("imagined_decay", self.imagined_decay)?;
-        not_negative("imagined", self.imagined)?;
-        not_negative("prior_scale", self.prior_scale)?;
-        not_negative("root_margin", self.root_margin)?;
-        not_negative("weight_decay", self.weight_decay)?;
-        not_negative("learning_rate_extra", self.learning_rate_extra)?;
-        not_negative("output_scale", self.output_scale)
-    }
-}
+use crate::{Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels};
 
 /// Values may leave 0..1 a little, because a logistic function never reaches its ends and the shortfall would add up over
 /// the stages.
@@ -469,122 +353,6 @@ fn in_bootstrap(number: u64, m: usize, share: f64) -> bool {
     ((z >> 11) as f64) < share * (1_u64 << 53) as f64
 }
 
-/// √D/|x| makes a random network without biases have root mean square 1 over its weights, at every x.
-fn prior_factor(input: &[f32], prior_t: f64) -> f32 {
-    let square: f64 = input.iter().map(|&x| f64::from(x).powi(2)).sum();
-    (prior_t * (input.len() as f64 / square.max(1e-12)).sqrt()) as f32
-}
-
-/// Real samples for every imagined trial.
-const REAL_PER_IMAGINED: usize = 4;
-
-/// A minibatch, sorted by action.
-#[derive(Default)]
-struct Minibatch {
-    /// Where the samples of each action begin, and the end.
-    bounds: Vec<usize>,
-    /// x of the samples of an action and then of its imagined trials.
-    inputs: Vec<Inputs>,
-    next_inputs: Inputs,
-    /// Which transitions they are.
-    numbers: Vec<u64>,
-    /// c + r.
-    collected: Vec<f64>,
-    done: Vec<bool>,
-    /// Imagined trials in all.
-    n_imagined: usize,
-    /// Priors at the inputs, and at x', per network.
-    shifts: Vec<Vec<f32>>,
-    next_shifts: Vec<Vec<f32>>,
-    /// The inputs as rows, per action.
-    rows: Vec<Vec<f32>>,
-    next_rows: Vec<f32>,
-}
-
-impl Minibatch {
-    fn len(&self) -> usize {
-        self.done.len()
-    }
-
-    fn of_action(&self, action: usize) -> Range<usize> {
-        self.bounds[action]..self.bounds[action + 1]
-    }
-
-    fn draw(&mut self, config: &Config, n_actions: usize, replay: &Replay, encoder: &Encoder, rng: &mut Rng) {
-        let mut samples: Vec<_> = (0..config.batch_size)
-            .map(|_| {
-                let mut sample = replay.sample(rng);
-                if rng.uniform() < config.relabel {
-                    let other = replay.sample(rng);
-                    sample.x.2 = other.x.2;
-                }
-                sample
-            })
-            .collect();
-        self.n_imagined = if config.imagined > 0.0 && encoder.is_one_hot() {
-            config.batch_size.div_ceil(REAL_PER_IMAGINED)
-        } else {
-            0
-        };
-        let imagined: Vec<_> = samples[..self.n_imagined]
-            .iter()
-            .map(|sample| (rng.below(n_actions), sample.x.clone()))
-            .collect();
-        samples.sort_by_key(|sample| sample.action);
-
-        let Self { bounds, inputs, next_inputs, numbers, collected, done, rows, next_rows, .. } = self;
-        rows.resize_with(n_actions, Vec::new);
-        rows.iter_mut().for_each(Vec::clear);
-        numbers.clear();
-        next_rows.clear();
-        collected.clear();
-        done.clear();
-        for sample in &samples {
-            let (stage, observation, c) = &sample.x;
-            let x = Input { stage: *stage, observation, collected: *c };
-            encoder.encode(&x, &mut rows[sample.action]);
-            let after = c + sample.reward;
-            let (stage, observation, _) = sample.next.as_ref().unwrap_or(&sample.x);
-            encoder.encode(&Input { stage: *stage, observation, collected: after }, next_rows);
-            numbers.push(sample.number);
-            collected.push(after);
-            done.push(sample.next.is_none());
-        }
-        for (action, (stage, observation, c)) in &imagined {
-            encoder.encode(&Input { stage: *stage, observation, collected: *c }, &mut rows[*action]);
-        }
-        bounds.clear();
-        bounds.extend((0..=n_actions).map(|a| samples.partition_point(|sample| sample.action < a)));
-        inputs.resize_with(n_actions, Inputs::default);
-        for (inputs, rows) in inputs.iter_mut().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
-            inputs.fill_from_rows(rows, encoder.width());
-        }
-        next_inputs.fill_from_rows(next_rows, encoder.width());
-    }
-
-    /// Priors at the inputs of each action, and at x'.
-    fn shift(&mut self, priors: &mut Ensemble, prior_t: f64) {
-        let width = priors.shape().n_inputs;
-        let n_actions = self.inputs.len();
-        let factors =
-            |rows: &[f32]| rows.chunks_exact(width).map(|row| prior_factor(row, prior_t)).collect::<Vec<_>>();
-        let of_action: Vec<Vec<f32>> = self.rows.iter().map(|rows| factors(rows)).collect();
-        let of_next = factors(&self.next_rows);
-        let shifts = priors.each_member(|member| {
-            let a = member.index() % n_actions;
-            let mut shift = |inputs: &Inputs, factors: &[f32]| -> Vec<f32> {
-                let mut outputs = Panels::default();
-                member.predict(Which::Target, inputs, &mut outputs);
-                factors.iter().enumerate().map(|(s, factor)| factor * outputs.get(s, 0)).collect()
-            };
-            let here =
-                if of_action[a].is_empty() { Vec::new() } else { shift(&self.inputs[a], &of_action[a]) };
-            (here, shift(&self.next_inputs, &of_next))
-        });
-        (self.shifts, self.next_shifts) = shifts.into_iter().unzip();
-    }
-}
-
 impl Agent for TargetTracking {
     fn begin_episode(&mut self, episode: usize) {
         let Config { learning_rate, learning_rate_extra, weight_decay, prior_scale, .. } = self.config;
@@ -722,6 +490,7 @@ mod tests {
     use bqrl_mdp::trajectory::End;
 
     use super::*;
+    use crate::experience::encode::StateEncoding;
 
     fn config() -> Config {
         Config {

@@ -99,6 +99,11 @@ impl Mass {
         &mut self.cells[begin..begin + len]
     }
 
+    /// Puts mass on one rung.
+    pub fn add(&mut self, rung: i64, mass: f64) {
+        self.range(rung, 1)[0] += mass;
+    }
+
     /// Drops the tails.
     fn trim(&mut self) {
         let tail = |cells: &mut dyn Iterator<Item = &f64>| {

@@ -29,9 +29,9 @@ use bqrl_math::buffer::Buffer;
 use bqrl_math::law::{PROBABILITY_TOLERANCE, ReturnLaw};
 
 pub use self::mean::RobustMean;
-use self::pass::{Ask, Band, Mass, Shifts, Stage, StagePass, Targets, argmax};
+use self::pass::{Ask, Band, Shifts, Stage, StagePass, Targets, argmax};
 use super::sweep::Cost;
-use crate::evaluate::{Evaluation, Policy};
+use crate::evaluate::{Evaluation, Mass, Policy};
 use crate::model::Outcome;
 use crate::returns::quantum;
 use crate::trajectory::AugmentedInput;

@@ -110,35 +110,6 @@ pub(super) fn argmax(values: &[f64]) -> usize {
     (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
 }
 
-/// Probability by rung.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Mass {
-    pub(super) first: i64,
-    pub(super) cells: Vec<f64>,
-}
-
-impl Mass {
-    pub(super) fn add(&mut self, rung: i64, mass: f64) {
-        if self.cells.is_empty() {
-            self.first = rung;
-        }
-        if rung < self.first {
-            let by = ((self.first - rung) as usize).max(self.cells.len());
-            self.cells.splice(0..0, std::iter::repeat_n(0.0, by));
-            self.first -= by as i64;
-        }
-        let cell = (rung - self.first) as usize;
-        if cell >= self.cells.len() {
-            self.cells.resize(cell + 1, 0.0);
-        }
-        self.cells[cell] += mass;
-    }
-
-    pub(super) fn atoms(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
-        (self.first..).zip(self.cells.iter().copied()).filter(|&(_, mass)| mass > 0.0)
-    }
-}
-
 /// Rewards of one stage as rungs.
 pub(super) struct Shifts {
     pub(super) outcomes: Vec<Vec<i64>>,
