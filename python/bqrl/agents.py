@@ -643,8 +643,8 @@ class TargetTracking(Model):
     Args:
         n_critics: M ≥ 1.
         hidden: widths of the hidden layers of one network; every critic has one per action.
-        n_targets: ≥ 1 targets on the range of returns; up to one step of it is given away.
-        n_clips: a divisor of n_targets, edges for the buffered quantile (`beta=` in `predict`); 0 does without.
+        n_targets: ≥ 1 steps on the range of returns; up to one of them is given away.
+        ramps: in (0, 1], widths for the buffered quantile (`beta=` in `predict`) as parts of the range; [] does without.
         weights: in [0, 1], how much the probability of reaching a target counts against the mean.
         return_low: the smallest return that is told apart …
         return_high: … and the largest; both 0: found while learning.
@@ -667,10 +667,9 @@ class TargetTracking(Model):
         updates_per_root: > 0, minibatches per step: this over the root of the steps so far …
         updates_per_step: > 0, … at most this many.
         bootstrap: in (0, 1], the share of the transitions that a critic learns from.
-        relabel: in [0, 1], how often a transition is given another collected reward.
         imagined: ≥ 0, weight of imagined trials that keep untried actions attractive, where states are one-hot, falling …
         imagined_decay: > 0, … as 1/(1 + transitions/this).
-        collected_ramps: ≥ 0 inputs that tell collected rewards apart, beside the reward itself.
+        stage_thermometer: the longest horizon whose stages are told apart one by one, where rewards add up.
         state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
         kernels: "auto", or the instructions to compute with.
     """

@@ -1,36 +1,38 @@
 //! Target tracking: critics for every target return at once; their fixed point is the best quantile, at every level.
 //!
 //! ```text
-//! P_ij(x,a) ≈ P(c + Z ≥ g_i)         targets g_i on a grid, weights w_j
-//! E_ij(x,a) ≈ E[c + Z]                on the scale 0..1 of the return range; both under the policy that is greedy for
+//! y         = g − c                   what is still missing of a target g
+//! P_ij(x,a) ≈ P(Z ≥ y_i)              residual targets y_i on a grid, weights w_j; Z what is still to come from x = (h, s)
+//! E_ij(x,a) ≈ E[Z]                    on the scale 0..1 of the grid; both under the policy that is greedy for
 //! U_ij      = w_j P_ij + (1−w_j) E_ij
-//! C_uv(x,a) ≈ E clip((c+Z−u)/(v−u), 0, 1)                 for the buffered quantile, pairs u < v of a coarse grid
+//! C_il(x,a) ≈ E clip((Z − y_i)/l + 1, 0, 1)               for the buffered quantile, with a few widths l
 //!
-//! y_m(x,a)  the backup of `heads`: one next action per head, d = 1 exact
+//! y_m(x,a)  the backup of `heads`: at y − r, one next action per head, d = 1 exact
 //! v         = −.1 + 1.2 σ(z_θm,a(x) + ψ_t f_m,a(x))       value of an output z, with a random prior f
-//! ∂/∂z      = v − y                                      for the action taken
+//! ∂/∂z      = v − y_m                                    for the action taken
 //!           + ε_n (v − 1)                                for an action drawn at random: an imagined trial, always a success
 //! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m
 //!
-//! root      g = max{ g_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it;
+//! root      g = max{ y_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it;
 //!           or (u, v) by the saddle of the buffered quantile
-//! act       argmax_a U(x,a) of that head, held for the whole episode: of one critic with probability
+//! act       argmax_a U(x,a) at y = g − c, with g held for the whole episode: of one critic with probability
 //!           1/(1 + t/thompson_decay), else of the mean of all
 //! output    the same of the mean of all, for the level that is asked for
 //! ```
 //!
 //! Q_τ(R) ≥ g exactly when P(R ≥ g) > 1 − τ, and for a fixed g the largest P(R ≥ g) is an ordinary dynamic program on
-//! x = (h, s, c). So the level is not part of what is learned: it only chooses g, once, at the root. A rule that imposes τ
+//! (h, s, g − c). So the level is not part of what is learned: it only chooses g, once, at the root. A rule that imposes τ
 //! again at every stage solves another problem (decision 0006, docs/agents/target-tracking.md).
 //!
 //! What the literature leaves open and what was chosen: the mean rides along (w < 1), because many policies reach g equally
 //! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
 //! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic, and where
 //! states have nothing in common, imagined trials keep them so until an action was tried: what is learned of other states
-//! would otherwise carry over, and a state that is met late be left with an action that nobody ever tries; c is replaced now
-//! and then by that of another transition (`relabel`), since every target is taught at any c; with random starts the
-//! root curve is averaged over a sample of first observations, for the quantile is that of the whole law and the target must
-//! be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is given away.
+//! would otherwise carry over, and a state that is met late be left with an action that nobody ever tries; half of the
+//! critics choose the next action for the other half; stages get inputs of their own once rewards turn out to add up; with
+//! random starts the root curve is averaged over a sample of first observations, for the quantile is that of the whole law
+//! and the target must be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is
+//! given away; where y − r falls between two targets, their values are mixed, which blurs each by up to half a step per reward.
 
 mod config;
 mod minibatch;
@@ -66,7 +68,7 @@ pub struct TargetTracking {
     n_actions: usize,
     encoder: Encoder,
     grid: ReturnGrid,
-    /// One network per critic and action, m·A + a, with an output P and an output E per head i·J + j.
+    /// One network per critic and action, m·A + a, with the outputs of `heads`.
     critics: Ensemble,
     /// As many fixed random networks with one output.
     priors: Ensemble,
@@ -79,8 +81,8 @@ pub struct TargetTracking {
     agent_rng: Rng,
     replay_rng: Rng,
     episode: usize,
-    /// The head that this episode follows.
-    held: usize,
+    /// What this episode holds on to.
+    held: Target,
     /// The critic that this episode follows; all of them if none.
     member: Option<usize>,
     adam: Adam,
@@ -117,10 +119,10 @@ impl TargetTracking {
         config.check()?;
         let given = (config.return_low, config.return_high);
         let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
-        let range = grid.grid();
-        let encoder = Encoder::new(spec, config.state_encoding, range.width())
+        let encoder = Encoder::new(spec, config.state_encoding, 1.0)
             .with_long_one_hot()
-            .with_ramps(config.collected_ramps, range.low);
+            .without_collected()
+            .with_stage_thermometer(config.stage_thermometer);
         let shape = |n_quantiles| Shape {
             n_inputs: encoder.width(),
             hidden: config.hidden.clone(),
@@ -139,7 +141,7 @@ impl TargetTracking {
             })
         };
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
-        let heads = Heads { grid: grid.grid(), weights: &config.weights, n_clips: config.n_clips };
+        let heads = Heads { grid: grid.grid(), weights: &config.weights, ramps: &config.ramps };
         let critics = networks(heads.n_outputs(), init)?;
         let priors = networks(1, Init::default())?;
         Ok(Self {
@@ -154,7 +156,7 @@ impl TargetTracking {
             agent_rng: stream(seed, Purpose::Agent),
             replay_rng: stream(seed, Purpose::Replay),
             episode: 0,
-            held: 0,
+            held: Target { u: 0.0, v: 0.0, weight: 0.0 },
             grid,
             member: None,
             adam: Adam::new(config.learning_rate),
@@ -167,7 +169,7 @@ impl TargetTracking {
     }
 
     fn heads(&self) -> Heads<'_> {
-        Heads { grid: self.grid.grid(), weights: &self.config.weights, n_clips: self.config.n_clips }
+        Heads { grid: self.grid.grid(), weights: &self.config.weights, ramps: &self.config.ramps }
     }
 
     /// The value of every output at the root under its head's greedy policy, averaged over the start observations.
@@ -185,7 +187,7 @@ impl TargetTracking {
             let x = Input { stage: 0, observation, collected: 0.0 };
             let values = self.values(&x, 0..heads.n_outputs(), member);
             for head in 0..heads.n_heads() {
-                let action = self.best(&values, head, 0);
+                let action = self.best(&values, &[(head, 1.0)], 0);
                 for output in heads.outputs(head) {
                     root[output] += values[action][output] * count / self.starts.len() as f64;
                 }
@@ -216,20 +218,26 @@ impl TargetTracking {
         values
     }
 
-    /// The best action for a head, by the values of the outputs from `first` on.
-    fn best(&self, values: &[Vec<f64>], head: usize, first: usize) -> usize {
+    /// The action with the largest utility, mixed over heads by their shares; values are of the outputs from `first` on.
+    fn best(&self, values: &[Vec<f64>], asked: &[(usize, f64)], first: usize) -> usize {
+        let heads = self.heads();
         let utility = |a: usize| -> f64 {
-            let heads = self.heads();
-            let part = |(output, share): (usize, f64)| share * values[a][output - first];
-            heads.outputs(head).zip(heads.shares(head)).map(part).sum()
+            let of_head = |head: usize| -> f64 {
+                let part = |(output, share): (usize, f64)| share * values[a][output - first];
+                heads.outputs(head).zip(heads.shares(head)).map(part).sum()
+            };
+            asked.iter().map(|&(head, share)| share * of_head(head)).sum()
         };
         let better = |best, a| if utility(a) > utility(best) { a } else { best };
         (0..self.n_actions).reduce(better).expect("there is an action")
     }
 
-    fn act_with(&self, head: usize, x: &Input, member: Option<usize>) -> usize {
-        let outputs = self.heads().outputs(head);
-        self.best(&self.values(x, outputs.clone(), member), head, outputs.start)
+    fn act_with(&self, target: &Target, x: &Input, member: Option<usize>) -> usize {
+        let heads = self.heads();
+        let asked = heads.tracking(target, x.collected);
+        let asked = if asked[1].1 > 0.0 { &asked[..] } else { &asked[..1] };
+        let outputs = heads.outputs(asked[0].0).start..heads.outputs(asked[asked.len() - 1].0).end;
+        self.best(&self.values(x, outputs.clone(), member), asked, outputs.start)
     }
 
     /// A first observation, into the sample of them.
@@ -266,27 +274,17 @@ impl TargetTracking {
         } else {
             (1.0, 0.0)
         };
-        let j = self.config.weights.len();
-        let mut outputs = Vec::with_capacity(self.heads().n_outputs());
-        for i in 0..new.n {
-            let (place, mix) = old.place(new.target(i));
-            for weight in 0..j {
-                let head = |i: usize| 2 * (i * j + weight);
-                let from = [head(place), head((place + 1).min(old.n - 1))];
-                outputs.push(Remap { from, mix: mix as f32, scale: 1.0, shift: 0.0 });
-                outputs.push(Remap { from: from.map(|p| p + 1), mix: mix as f32, scale, shift });
+        let (before, now) = (Heads { grid: *old, ..self.heads() }, self.heads());
+        let mut outputs = Vec::with_capacity(now.n_outputs());
+        for head in 0..now.n_heads() {
+            let [(below, _), (above, mix)] = before.tracking(&now.target(head), 0.0);
+            for (k, _) in now.outputs(head).enumerate() {
+                let from = [below, above].map(|head| before.outputs(head).start + k);
+                let (scale, shift) = if k == 1 { (scale, shift) } else { (1.0, 0.0) };
+                outputs.push(Remap { from, mix: mix as f32, scale, shift });
             }
         }
-        let (before, now) = (Heads { grid: *old, ..self.heads() }, self.heads());
-        for head in new.n * j..now.n_heads() {
-            let from = before.outputs(before.nearest(&now.target(head))).start;
-            outputs.push(Remap { from: [from; 2], mix: 0.0, scale: 1.0, shift: 0.0 });
-        }
         self.critics.remap_outputs(&outputs);
-        let factor = self.encoder.rescale(new.low, new.width()) as f32;
-        let collected = self.encoder.width() - 1;
-        self.critics.scale_input(collected, factor);
-        self.priors.scale_input(collected, factor);
     }
 
     /// One minibatch.
@@ -307,8 +305,8 @@ impl TargetTracking {
             }
             rows
         });
-        let heads = Heads { grid: self.grid.grid(), weights: &config.weights, n_clips: config.n_clips };
-        let targets = heads.backup(self.n_actions, &next, &batch.collected, &batch.done);
+        let heads = Heads { grid: self.grid.grid(), weights: &config.weights, ramps: &config.ramps };
+        let targets = heads.backup(self.n_actions, &next, &batch.rewards, &batch.done);
 
         // One network per critic and action learns from the samples of its action, as far as they are the critic's, and from
         // imagined trials that succeed.
@@ -371,9 +369,10 @@ impl Agent for TargetTracking {
             let tau = self.config.behaviour_tau[self.agent_rng.below(self.config.behaviour_tau.len())];
             let member = self.agent_rng.below(self.config.n_critics);
             self.member = (self.agent_rng.uniform() < single).then_some(member);
-            self.held = self.heads().for_quantile(&self.root(self.member), tau, self.config.root_margin);
+            let head = self.heads().for_quantile(&self.root(self.member), tau, self.config.root_margin);
+            self.held = self.heads().target(head);
         }
-        self.act_with(self.held, x, self.member)
+        self.act_with(&self.held, x, self.member)
     }
 
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
@@ -383,12 +382,12 @@ impl Agent for TargetTracking {
         }
         self.replay.store(transition);
         self.stored += 1;
-        self.grid.observe_reward(transition.reward, transition.end.is_over());
-        if transition.end.is_over() {
-            let before = self.grid.grid();
-            if self.grid.observe(transition.next.collected) {
-                self.regrid(&before);
-            }
+        let before = self.grid.grid();
+        if self.grid.observe(transition.x.collected, transition.reward, transition.end.is_over()) {
+            self.regrid(&before);
+        }
+        if self.grid.adds_up() {
+            self.encoder.show_stages();
         }
         if self.replay.len() >= self.config.learning_starts.max(1) {
             let rate = self.config.updates_per_root / (self.stored as f64).sqrt();
@@ -403,9 +402,9 @@ impl Agent for TargetTracking {
 
     fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
         let root = self.root(None);
-        let policy = |level: &Buffer| -> Box<dyn OutputPolicy + '_> {
+        let policy = |level: &Buffer| {
             let head = self.heads().for_quantile(&root, level.tau(), self.config.root_margin);
-            Box::new(move |x: &Input| self.act_with(head, x, None))
+            self.holding(self.heads().target(head)).expect("a target is held")
         };
         levels.iter().map(policy).collect()
     }
@@ -420,8 +419,7 @@ impl Agent for TargetTracking {
     }
 
     fn holding(&self, target: Target) -> Option<Box<dyn OutputPolicy + '_>> {
-        let head = self.heads().nearest(&target);
-        Some(Box::new(move |x: &Input| self.act_with(head, x, None)))
+        Some(Box::new(move |x: &Input| self.act_with(&target, x, None)))
     }
 
     fn is_stochastic(&self) -> bool {
@@ -472,8 +470,10 @@ impl Agent for TargetTracking {
         self.due = state.due;
         self.n_starts = state.n_starts;
         self.starts = state.starts.into_iter().map(start).collect();
-        self.encoder.rescale(state.grid.grid().low, state.grid.grid().width());
         self.grid = state.grid;
+        if self.grid.adds_up() {
+            self.encoder.show_stages();
+        }
         self.prior_t = state.prior_t;
         [self.agent_rng, self.replay_rng] = state.rngs.map(saved::at);
         Ok(())
@@ -497,7 +497,7 @@ mod tests {
             n_critics: 2,
             hidden: vec![8],
             n_targets: 4,
-            n_clips: 0,
+            ramps: vec![],
             weights: vec![0.25, 1.0],
             return_low: 0.0,
             return_high: 4.0,
@@ -520,11 +520,10 @@ mod tests {
             updates_per_root: 1.0,
             updates_per_step: 1.0,
             bootstrap: 1.0,
-            relabel: 0.0,
             imagined: 0.0,
             imagined_decay: 100.0,
             state_encoding: StateEncoding::OneHot,
-            collected_ramps: 0,
+            stage_thermometer: 0,
             kernels: "scalar".into(),
         }
     }
@@ -545,37 +544,31 @@ mod tests {
     }
 
     #[test]
-    fn relabelled_transitions_add_their_own_reward_to_another_collected_one() {
-        // Six transitions with c = 10k and reward k; each must keep its reward whatever c it is given.
+    fn a_minibatch_is_sorted_by_action_and_keeps_rewards_ends_and_next_inputs_together() {
+        // Five transitions in stages 0..4 with reward k = stage; the last ends.
         let spec = spec();
         let mut replay = Replay::new(100, &spec.observations);
         let observation = Observation::Index(1);
-        for k in 0..6 {
-            let x = Input { stage: 0, observation: &observation, collected: 10.0 * k as f64 };
-            let next = Input { stage: 1, observation: &observation, collected: 11.0 * k as f64 };
-            let end = if k == 5 { End::Terminated } else { End::Cutoff };
+        for k in 0..5 {
+            let x = Input { stage: k, observation: &observation, collected: 0.0 };
+            let next = Input { stage: k + 1, observation: &observation, collected: 0.0 };
+            let end = if k == 4 { End::Terminated } else { End::Cutoff };
             replay.store(&Transition { x, action: k % 2, reward: k as f64, next, end });
         }
-        let encoder = Encoder::new(&spec, StateEncoding::OneHot, 1.0);
+        let encoder = Encoder::new(&spec, StateEncoding::OneHot, 1.0).without_collected();
         let mut batch = Minibatch::default();
-        let settings = Config { relabel: 1.0, ..config() };
-        batch.draw(&settings, 2, &replay, &encoder, &mut stream(1, Purpose::Test));
-        let width = encoder.width();
+        batch.draw(&config(), 2, &replay, &encoder, &mut stream(1, Purpose::Test));
+        let (width, stage) = (encoder.width(), 3);
         let rows = batch.rows.concat();
-        let mut relabelled = 0;
         for s in 0..batch.len() {
-            let c = f64::from(rows[s * width + width - 1]);
-            let reward = batch.collected[s] - c;
-            assert!(c % 10.0 == 0.0 && (0.0..6.0).contains(&reward), "c = {c}, reward {reward}");
-            assert_eq!(batch.done[s], reward == 5.0);
-            assert!(batch.of_action(reward as usize % 2).contains(&s));
+            let k = (rows[s * width + stage] * 5.0).round();
+            assert_eq!(batch.rewards[s], f64::from(k));
+            assert!(batch.of_action(k as usize % 2).contains(&s));
+            assert_eq!(batch.done[s], k == 4.0);
             if !batch.done[s] {
-                assert_eq!(f64::from(batch.next_rows[s * width + width - 1]), batch.collected[s]);
+                assert_eq!((batch.next_rows[s * width + stage] * 5.0).round(), k + 1.0);
             }
-            relabelled += usize::from(c != 10.0 * reward);
         }
-        // Each of 64 keeps its own c with 1/6.
-        assert!(relabelled > 32, "{relabelled}");
     }
 
     #[test]
@@ -595,8 +588,8 @@ mod tests {
                 agent.observe(&Transition { x, action, reward, next, end: End::Terminated }).unwrap();
             }
             let x = Input { stage: 0, observation: &Observation::Index(2), collected: 0.0 };
-            // P of the second of four targets, weight 1.
-            agent.values(&x, 0..16, None)[1][2 * 3]
+            // P of the target 2, the third of five, weight 1.
+            agent.values(&x, 0..20, None)[1][2 * 5]
         };
         let (without, with) = (untried(0.0), untried(0.01));
         assert!(without < 0.5 && with > 0.8, "{without} {with}");
@@ -620,35 +613,29 @@ mod tests {
 
     #[test]
     fn a_new_grid_keeps_what_was_known_of_targets_that_both_grids_have() {
-        // Targets 1, 2, 3, 4 become 2, 4, 6, 8. P of 2 and 4 is kept; beyond 4 it is that of 4.
+        // Targets 0, 1, 2, 3, 4 become 0, 2, 4, 6, 8. P of 0, 2 and 4 is kept; beyond 4 it is that of 4.
         let settings = Config { return_low: 0.0, return_high: 0.0, prior_scale: 0.0, ..config() };
         let mut agent = TargetTracking::new(settings, &EnvSpec { reward_bounds: None, ..spec() }, 3).unwrap();
         let from = Grid { low: 0.0, high: 4.0, n: 4 };
-        agent.encoder.rescale(0.0, 4.0);
         let observation = Observation::Index(1);
         let x = Input { stage: 2, observation: &observation, collected: 1.5 };
-        let before = agent.values(&x, 0..16, Some(1));
-        agent.grid.observe_reward(2.0, false);
+        let before = agent.values(&x, 0..20, Some(1));
         while agent.grid.grid().high < 8.0 {
-            // 1.5 times 16/3 is 8.
-            agent.grid.observe(16.0 / 3.0);
+            agent.grid.observe(0.0, 8.0, true);
         }
+        assert_eq!(agent.grid.grid(), Grid { low: 0.0, high: 8.0, n: 4 });
         agent.regrid(&from);
-        let after = agent.values(&x, 0..16, Some(1));
+        let after = agent.values(&x, 0..20, Some(1));
         for a in 0..2 {
             for weight in 0..2 {
                 let p = |values: &[Vec<f64>], i: usize| values[a][2 * (2 * i + weight)];
-                for (new, old) in [(0, 1), (1, 3), (2, 3), (3, 3)] {
+                for (new, old) in [(0, 0), (1, 2), (2, 4), (3, 4), (4, 4)] {
                     assert!((p(&after, new) - p(&before, old)).abs() < 1e-5, "target {new}");
                 }
                 // The mean is halved on the new scale: exactly at .2 and .8 of the old, nearly between.
                 let e = |values: &[Vec<f64>], i: usize| values[a][2 * (2 * i + weight) + 1];
-                assert!(
-                    (e(&after, 1) - 0.5 * e(&before, 3)).abs() < 0.05,
-                    "{} {}",
-                    e(&after, 1),
-                    e(&before, 3)
-                );
+                let (new, old) = (e(&after, 2), e(&before, 4));
+                assert!((new - 0.5 * old).abs() < 0.05, "{new} {old}");
             }
         }
     }

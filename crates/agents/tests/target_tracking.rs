@@ -20,7 +20,7 @@ fn config() -> Config {
         n_critics: 4,
         hidden: vec![32],
         n_targets: 16,
-        n_clips: 4,
+        ramps: vec![0.25, 0.5, 1.0],
         weights: vec![0.3, 0.7],
         return_low: 0.0,
         return_high: 0.0,
@@ -43,10 +43,9 @@ fn config() -> Config {
         updates_per_root: 100.0,
         updates_per_step: 8.0,
         bootstrap: 0.5,
-        relabel: 0.5,
         imagined: 0.001,
         imagined_decay: 1000.0,
-        collected_ramps: 8,
+        stage_thermometer: 32,
         state_encoding: StateEncoding::Auto,
         kernels: "auto".into(),
     }
@@ -94,13 +93,13 @@ fn the_same_run_serves_buffered_quantiles() {
     let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
     for seed in [1, 2, 3] {
         let mut agent = TargetTracking::new(config(), env.spec(), seed).unwrap();
-        train(&mut agent, &mut env, 0..400, seed);
+        train(&mut agent, &mut env, 0..800, seed);
         for (tau, beta) in [(0.1, 0.1), (0.5, 0.5), (0.9, 0.9), (0.5, 0.2)] {
             let level = Buffer::new(tau, beta).unwrap();
             let policy = &policies(&agent, &[level], Objective::Buffered)[0];
             let worth = evaluate(&model, &OnTable(&**policy)).unwrap().law.buffered_quantile(&level);
             let best = planner.buffered(level, 200).mixture_upper;
-            // For β < τ the edges, a quarter of the range apart, are coarse.
+            // For β < τ three widths are coarse.
             let least = if tau == beta { 0.98 } else { 0.9 };
             assert!(worth >= least * best, "seed {seed}, τ = {tau}, β = {beta}: {worth} of {best}");
         }
@@ -113,9 +112,9 @@ fn sums_of_rewards_are_tracked_and_their_range_is_found() {
     // best action depends on what was collected: at τ = .9 one plays safe after two wins (P(R ≥ 7) = .4², P(R ≥ 8) = .4³).
     let mut env = build("gamble-chain", &[("horizon", "3")]);
     for missing in shortfalls(&mut env, 500, &Config { bootstrap: 1.0, ..config() }) {
-        // One level in three may miss its optimum by two (see the limits in the documentation). An agent whose range stayed at
-        // what one step pays would end at 3 everywhere and miss by 0 + 1 + 4.
-        assert!(missing.iter().sum::<f64>() <= 2.0, "{missing:?}");
+        // One step less at one level is allowed, for the last bits differ between machines. An agent whose range stayed at what
+        // one step pays would end at 3 everywhere and miss by 0 + 1 + 4.
+        assert!(missing.iter().sum::<f64>() <= 1.0, "{missing:?}");
     }
 }
 
@@ -220,8 +219,7 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
         "agent.return_high must exceed return_low, or both be 0, got -1 with return_low 0"
     );
     assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
-    assert_eq!(refused(|c| c.n_clips = 5), "agent.n_clips must divide n_targets, or be 0, got 5");
+    assert_eq!(refused(|c| c.ramps = vec![0.0]), "agent.ramps must be numbers in (0, 1], got [0.0]");
     assert_eq!(refused(|c| c.imagined = -1.0), "agent.imagined must not be negative, got -1");
-    assert_eq!(refused(|c| c.relabel = 2.0), "agent.relabel must lie in [0, 1], got 2");
     assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
 }

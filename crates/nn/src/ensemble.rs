@@ -189,20 +189,6 @@ impl Ensemble {
         }
     }
 
-    /// Makes all critics and their targets see `factor` times an input where they saw that input: for an input whose
-    /// unit changes. The optimiser starts afresh.
-    pub fn scale_input(&mut self, input: usize, factor: f32) {
-        let layer = &self.network.layers[0];
-        assert!(input < layer.n_inputs, "input {input} of {}", layer.n_inputs);
-        for critic in &mut self.critics {
-            for parameters in [&mut critic.online, &mut critic.target] {
-                let weights = &mut parameters[layer.weights()];
-                weights.chunks_exact_mut(layer.stride()).for_each(|row| row[input] *= factor);
-            }
-            critic.forget_moments();
-        }
-    }
-
     /// The sizes.
     pub fn shape(&self) -> &Shape {
         &self.network.shape

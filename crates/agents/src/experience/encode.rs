@@ -3,13 +3,13 @@
 //! ```text
 //! state        one-hot of s (unordered), or s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered), or the
 //!              observation itself (dense)
-//! stage        h/H, exp(−(H−h)/3), exp(−(H−h)/10), exp(−(H−h)/30), 1{h = H−1}
-//! collected    n ramps from −1 to 1, side by side across the range of c (n may be 0), and c / scale
+//! stage        h/H, exp(−(H−h)/3), exp(−(H−h)/10), exp(−(H−h)/30), 1{h = H−1}, and a thermometer on demand
+//! collected    c / scale, unless left out
 //! ```
 //!
 //! The last-step flag matters: without it "go on at the last step" is extrapolated above zero. The thermometer lets
-//! what is learned of one offer carry over to its neighbours (decision 0005). Ramps let a value change steeply with c, where
-//! rewards add up (decision 0006).
+//! what is learned of one offer carry over to its neighbours (decision 0005). That of
+//! the stage is for sums of rewards, where a value changes steeply from stage to stage (decision 0006).
 
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
@@ -39,18 +39,21 @@ pub enum StateEncoding {
     Thermometer,
 }
 
-/// Inputs that describe the stage and the collected reward.
-const EXTRA: usize = 6;
+/// Inputs that describe the stage.
+const STAGE: usize = 5;
+/// Height of the thermometer of the stage.
+const STAGE_HEIGHT: f32 = 0.3;
 
 /// Writes inputs for one problem.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     state: State,
     horizon: usize,
-    scale: f64,
-    /// Where the ramps begin, and how many there are; they end at low + scale.
-    low: f64,
-    n_ramps: usize,
+    /// What c is divided by; none leaves c out.
+    scale: Option<f64>,
+    /// Ramps for the stage, and whether they are shown.
+    n_stages: usize,
+    stages_shown: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +73,7 @@ impl Encoder {
             | (&ObservationSpace::Discrete { n, .. }, StateEncoding::Thermometer) => State::Thermometer(n),
             (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot { n, height: 1.0 },
         };
-        Self { state, horizon: spec.horizon, scale, low: 0.0, n_ramps: 0 }
+        Self { state, horizon: spec.horizon, scale: Some(scale), n_stages: 0, stages_shown: false }
     }
 
     /// One-hot states of height √n, as long as a vector as a thermometer is: a step of learning then moves either by as
@@ -83,10 +86,21 @@ impl Encoder {
         self
     }
 
-    /// Ramps for c between `low` and `low + scale`.
+    /// A thermometer for the stage if there are at most `longest` stages. Its inputs are 0 until they are shown.
     #[must_use]
-    pub fn with_ramps(self, n_ramps: usize, low: f64) -> Self {
-        Self { low, n_ramps, ..self }
+    pub fn with_stage_thermometer(self, longest: usize) -> Self {
+        Self { n_stages: if self.horizon > longest { 0 } else { self.horizon - 1 }, ..self }
+    }
+
+    /// Shows the thermometer of the stage from now on.
+    pub fn show_stages(&mut self) {
+        self.stages_shown = true;
+    }
+
+    /// Leaves the collected reward out.
+    #[must_use]
+    pub fn without_collected(self) -> Self {
+        Self { scale: None, ..self }
     }
 
     /// Whether states have nothing in common, so that what is learned of one says nothing about another.
@@ -94,20 +108,10 @@ impl Encoder {
         matches!(self.state, State::OneHot { .. })
     }
 
-    /// Changes the range of collected rewards. Returns the factor by which a weight on the last input must grow to see the
-    /// same; ramps come to stand for something else.
-    pub fn rescale(&mut self, low: f64, scale: f64) -> f64 {
-        assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
-        let factor = scale / self.scale;
-        self.scale = scale;
-        self.low = low;
-        factor
-    }
-
     /// D, the length of an input.
     pub fn width(&self) -> usize {
         let (State::OneHot { n, .. } | State::Thermometer(n) | State::Dense(n)) = self.state;
-        n + EXTRA + self.n_ramps
+        n + STAGE + self.n_stages + usize::from(self.scale.is_some())
     }
 
     /// Appends the encoding of x.
@@ -130,9 +134,9 @@ impl Encoder {
         out.push(x.stage as f32 / self.horizon as f32);
         out.extend([3.0, 10.0, 30.0].map(|pace: f32| (-left / pace).exp()));
         out.push(f32::from(u8::from(x.stage + 1 == self.horizon)));
-        let place = (x.collected - self.low) / self.scale * self.n_ramps as f64;
-        out.extend((0..self.n_ramps).map(|k| (2.0 * (place - k as f64).clamp(0.0, 1.0) - 1.0) as f32));
-        out.push((x.collected / self.scale) as f32);
+        let height = if self.stages_shown { STAGE_HEIGHT } else { 0.0 };
+        out.extend((1..=self.n_stages).map(|k| if x.stage >= k { height } else { -height }));
+        out.extend(self.scale.map(|scale| (x.collected / scale) as f32));
     }
 }
 
@@ -176,24 +180,24 @@ mod tests {
     }
 
     #[test]
-    fn ramps_rise_one_after_the_other_across_the_range_of_the_collected_reward() {
+    fn the_thermometer_of_the_stage_is_flat_until_shown_and_only_for_short_horizons() {
         let index = Observation::Index(0);
         let spec = spec(ObservationSpace::Discrete { n: 2, ordered: true });
-        // From -1 to 3 in four ramps of length 1.
-        let mut encoder = Encoder::new(&spec, StateEncoding::Auto, 4.0).with_ramps(4, -1.0);
-        for (collected, want) in [
-            (-5.0, [-1.0, -1.0, -1.0, -1.0, -1.25]),
-            (0.5, [1.0, 0.0, -1.0, -1.0, 0.125]),
-            (3.0, [1.0, 1.0, 1.0, 1.0, 0.75]),
-        ] {
+        let x = Input { stage: 3, observation: &index, collected: 5.0 };
+        let mut encoder =
+            Encoder::new(&spec, StateEncoding::Auto, 4.0).with_stage_thermometer(10).without_collected();
+        for height in [0.0, STAGE_HEIGHT] {
             let mut out = Vec::new();
-            encoder.encode(&Input { stage: 0, observation: &index, collected }, &mut out);
-            assert_eq!((out.len(), &out[7..]), (encoder.width(), &want[..]));
+            encoder.encode(&x, &mut out);
+            assert_eq!(out.len(), encoder.width());
+            assert_eq!(
+                out[7..],
+                [1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0].map(|sign| sign * height)
+            );
+            encoder.show_stages();
         }
-        assert_eq!(encoder.rescale(0.0, 8.0), 2.0);
-        let mut out = Vec::new();
-        encoder.encode(&Input { stage: 0, observation: &index, collected: 3.0 }, &mut out);
-        assert_eq!(out[7..], [1.0, 0.0, -1.0, -1.0, 0.375]);
+        let longer = Encoder::new(&spec, StateEncoding::Auto, 4.0).with_stage_thermometer(9);
+        assert_eq!(longer.width(), 2 + 5 + 1);
     }
 
     #[test]

@@ -1,27 +1,32 @@
-//! The targets g_i: a uniform grid on a range of returns, and how that range is found.
+//! The residual targets y_i: a uniform grid on a range of what may still be earned, and how that range is found.
 //!
 //! ```text
-//! g_i     = low + (i+1)/n · (high − low)            i = 0..n−1; every return counts as at least low
+//! y_i     = low + i/n · (high − low)                i = 0..n
+//! z         what an episode earned from some step on: R − c
 //! at first  0, and what one step can pay
-//! R ≥ high  high ← low + 1.5 (R − low)              at most H times the largest reward after which an episode went on,
+//! z ≥ high  high ← low + 1.5 (z − low)              at most H times the largest reward after which an episode went on,
 //!                                                   plus the largest of all
-//! q < low   low  ← high − 1.5 (high − q)            q the 5 % quantile of the last 200 returns
-//! after 50, 100, 200, … episodes                    if [q, max R] is less than half as wide as the range, the range
+//! q < low   low  ← high − 1.5 (high − q)            q the 5 % quantile of the least z of each of the last 200 episodes
+//! after 50, 100, 200, … episodes                    if [q, max z] is less than half as wide as the range, the range
 //!                                                   becomes it, with a tenth on either side
+//! then      high grows until a whole number of steps makes a unit, if all rewards after which an episode went on are
+//!           multiples of one that is at least a step
 //! ```
 //!
-//! A return that reaches the top says that more may be had, unless rewards so far came only where an episode ended: an agent
+//! The unit is why sums of such rewards stay on the grid: y − r is then a target again and nothing is interpolated.
+//!
+//! What reaches the top says that more may be had, unless rewards so far came only where an episode ended: an agent
 //! without targets above what it earns has no reason to try for more.
 //!
-//! Never beyond what the horizon and the bounds of a step's reward allow. A return outside the range is told from none
-//! beyond it, which is harmless below: a target only asks whether it was reached.
+//! Never beyond what the horizon and the bounds of a step's reward allow, but for the unit. What lies outside the range is
+//! told from none beyond it, which is harmless below: a target only asks whether it was reached.
 
 use std::collections::VecDeque;
 
 use bqrl_mdp::env::EnvSpec;
 use serde::{Deserialize, Serialize};
 
-/// Returns that the low end is judged by.
+/// Episodes that the low end is judged by.
 const RECENT: usize = 200;
 /// The part of them that may lie below.
 const BELOW: f64 = 0.05;
@@ -29,22 +34,29 @@ const BELOW: f64 = 0.05;
 const GROWTH: f64 = 1.5;
 /// The first episode count at which the range may shrink.
 const FIRST_CHECK: u64 = 50;
+/// Differences of sums of rewards that are rounding, as a part of what is compared.
+const ROUNDING: f64 = 1e-6;
 
 /// A uniform grid of targets.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Grid {
-    /// The smallest return that is told apart.
+    /// The first target.
     pub low: f64,
-    /// The largest: the last target.
+    /// The last one.
     pub high: f64,
-    /// Number of targets.
+    /// Steps between them.
     pub n: usize,
 }
 
 impl Grid {
-    /// g_i.
+    /// Number of targets.
+    pub fn n_targets(&self) -> usize {
+        self.n + 1
+    }
+
+    /// y_i.
     pub fn target(&self, i: usize) -> f64 {
-        self.low + self.width() * (i + 1) as f64 / self.n as f64
+        self.low + self.width() * i as f64 / self.n as f64
     }
 
     /// How far apart the ends are.
@@ -57,20 +69,35 @@ impl Grid {
         (value - self.low) / self.width()
     }
 
-    /// Whether a return reaches g_i. Sums of rewards that should meet a target exactly may miss it by rounding.
+    /// Whether a return reaches y_i. Sums of rewards that should meet a target exactly may miss it by rounding.
     pub fn reached(&self, value: f64, i: usize) -> bool {
-        value >= self.target(i) - 1e-9 * self.width()
+        value >= self.target(i) - ROUNDING * self.width() / self.n as f64
     }
 
-    /// Where a return lies among the targets: between g_i and g_{i+1}, how far along. The ends for what is outside.
+    /// Where a value lies among the targets: between y_i and y_{i+1}, how far along. The ends for what is outside.
     pub fn place(&self, value: f64) -> (usize, f64) {
-        let place = (self.scaled(value) * self.n as f64 - 1.0).clamp(0.0, (self.n - 1) as f64);
-        let i = (place as usize).min(self.n.saturating_sub(2));
-        (i, place - i as f64)
+        let (i, mix) = split(self.scaled(value) * self.n as f64);
+        match i {
+            ..0 => (0, 0.0),
+            i if i >= self.n as i64 => (self.n, 0.0),
+            i => (i as usize, mix),
+        }
+    }
+
+    /// By how many steps y − r lies below y: whole ones, and the rest.
+    pub fn shift(&self, reward: f64) -> (i64, f64) {
+        split(-reward / self.width() * self.n as f64)
     }
 }
 
-/// A grid that follows the returns.
+/// The whole number below and the rest, 0 where that is rounding.
+fn split(steps: f64) -> (i64, f64) {
+    let whole = (steps + ROUNDING).floor();
+    let rest = steps - whole;
+    (whole as i64, if rest > ROUNDING { rest } else { 0.0 })
+}
+
+/// A grid that follows what episodes earn.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ReturnGrid {
     grid: Grid,
@@ -82,6 +109,10 @@ pub struct ReturnGrid {
     /// The largest reward after which an episode went on, and the largest of all; at least 0.
     continued: f64,
     reward: f64,
+    /// What all rewards after which an episode went on are multiples of; 0 if there were none.
+    unit: f64,
+    /// The least and the largest c in this episode so far.
+    collected: (f64, f64),
     recent: VecDeque<f64>,
     largest: Option<f64>,
     episodes: u64,
@@ -102,6 +133,8 @@ impl ReturnGrid {
             horizon: spec.horizon,
             continued: 0.0,
             reward: 0.0,
+            unit: 0.0,
+            collected: (0.0, 0.0),
             recent: VecDeque::new(),
             largest: None,
             episodes: 0,
@@ -113,35 +146,44 @@ impl ReturnGrid {
         self.grid
     }
 
-    /// Learns of a reward, and whether the episode ended with it.
-    pub fn observe_reward(&mut self, reward: f64, ended: bool) {
+    /// Whether rewards came before the end of an episode, so that a target comes nearer on the way.
+    pub fn adds_up(&self) -> bool {
+        self.unit > 0.0
+    }
+
+    /// Learns of a step: c before it, its reward, whether the episode ended. True if the grid has changed, which it does only
+    /// then.
+    pub fn observe(&mut self, collected: f64, reward: f64, ended: bool) -> bool {
+        self.collected = (self.collected.0.min(collected), self.collected.1.max(collected));
         self.reward = self.reward.max(reward);
         if !ended {
             self.continued = self.continued.max(reward);
-        }
-    }
-
-    /// Learns of an episode's return. True if the grid has changed.
-    pub fn observe(&mut self, episode_return: f64) -> bool {
-        if self.given {
+            self.unit = common_divisor(self.unit, reward);
             return false;
         }
+        let episode_return = collected + reward;
+        let (least, most) = std::mem::take(&mut self.collected);
+        !self.given && self.episode(episode_return - most, episode_return - least)
+    }
+
+    /// Learns of the least and the most that an episode earned from some step on.
+    fn episode(&mut self, least: f64, most: f64) -> bool {
         self.episodes += 1;
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(episode_return);
-        let largest = self.largest.map_or(episode_return, |largest| largest.max(episode_return));
+        self.recent.push_back(least);
+        let largest = self.largest.map_or(most, |largest| largest.max(most));
         self.largest = Some(largest);
         let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let least = sorted[(BELOW * sorted.len() as f64) as usize];
 
         let Grid { mut low, mut high, n } = self.grid;
-        if episode_return >= high {
-            let most = self.horizon as f64 * self.continued + self.reward;
-            let wanted = low + GROWTH * (episode_return - low);
-            high = high.max(wanted.min(most)).max(episode_return);
+        if most >= high {
+            let possible = self.horizon as f64 * self.continued + self.reward;
+            let wanted = low + GROWTH * (most - low);
+            high = high.max(wanted.min(possible)).max(most);
         }
         if least < low {
             low = high - GROWTH * (high - least);
@@ -155,6 +197,10 @@ impl ReturnGrid {
         if let Some((least, most)) = self.bounds {
             (low, high) = (low.max(least), high.min(most));
         }
+        let per_unit = (self.unit / ((high - low) / n as f64) + ROUNDING).floor();
+        if per_unit >= 1.0 {
+            high = low + n as f64 * self.unit / per_unit;
+        }
         let grid = Grid { low, high, n };
         let changed = grid != self.grid && low < high && (high - low).is_finite();
         if changed {
@@ -162,6 +208,16 @@ impl ReturnGrid {
         }
         changed
     }
+}
+
+/// The largest number that both are multiples of, by Euclid's algorithm with the nearest multiple; tiny if there is none.
+fn common_divisor(a: f64, b: f64) -> f64 {
+    let (mut a, mut b) = (a.abs().max(b.abs()), a.abs().min(b.abs()));
+    let tiny = ROUNDING * a;
+    while b > tiny {
+        (a, b) = (b, (a - b * (a / b).round()).abs());
+    }
+    a
 }
 
 #[cfg(test)]
@@ -186,17 +242,26 @@ mod tests {
     }
 
     #[test]
-    fn targets_rise_in_equal_steps_to_the_high_end_and_know_their_place() {
+    fn targets_rise_in_equal_steps_and_know_their_place() {
         let grid = Grid { low: -1.0, high: 3.0, n: 4 };
-        assert_eq!([0, 1, 2, 3].map(|i| grid.target(i)), [0.0, 1.0, 2.0, 3.0]);
-        assert!(grid.reached(1.0, 1) && grid.reached(0.1 + 0.2 + 0.7 - 1e-12, 1) && !grid.reached(0.99, 1));
+        assert_eq!([0, 1, 2, 3, 4].map(|i| grid.target(i)), [-1.0, 0.0, 1.0, 2.0, 3.0]);
+        assert!(grid.reached(1.0, 2) && grid.reached(0.1 + 0.2 + 0.7 - 1e-12, 2) && !grid.reached(0.99, 2));
         assert_eq!(grid.scaled(0.0), 0.25);
-        // 0.5 lies halfway from g_0 to g_1; what is outside lies at an end.
-        assert_eq!(grid.place(0.5), (0, 0.5));
-        assert_eq!(grid.place(3.0), (2, 1.0));
+        // 0.5 lies halfway from y_1 to y_2; what is outside lies at an end; rounding is no distance.
+        assert_eq!(grid.place(0.5), (1, 0.5));
+        assert_eq!(grid.place(3.0), (4, 0.0));
         assert_eq!(grid.place(-7.0), (0, 0.0));
-        assert_eq!(grid.place(70.0), (2, 1.0));
-        assert_eq!(Grid { n: 1, ..grid }.place(3.0), (0, 0.0));
+        assert_eq!(grid.place(70.0), (4, 0.0));
+        assert_eq!(grid.place(1.0 - 1e-12), (2, 0.0));
+        // y − 2 lies two steps below y, y − 0.25 a quarter of a step: three quarters above the next one below.
+        assert_eq!(grid.shift(2.0), (-2, 0.0));
+        assert_eq!(grid.shift(-1.0), (1, 0.0));
+        assert_eq!(grid.shift(0.25), (-1, 0.75));
+    }
+
+    /// An episode of one step from c = 0.
+    fn single(grid: &mut ReturnGrid, reward: f64) -> bool {
+        grid.observe(0.0, reward, true)
     }
 
     #[test]
@@ -204,41 +269,60 @@ mod tests {
         // A step pays 0..3, ten of them at most 30.
         let mut grid = ReturnGrid::new(None, 4, &spec(Some((0.0, 3.0))));
         assert_eq!((grid.grid().low, grid.grid().high), (0.0, 3.0));
-        assert!(!grid.observe(2.0));
+        assert!(!single(&mut grid, 2.0));
         // At the top, but so far all rewards came at an end: no more is to be had.
-        grid.observe_reward(3.0, true);
-        assert!(!grid.observe(3.0));
-        // Now the episode went on after a 2: up to 10·2 + 3 may follow.
-        grid.observe_reward(2.0, false);
-        assert!(grid.observe(10.0));
+        assert!(!single(&mut grid, 3.0) && !grid.adds_up());
+        // Now the episode went on after a 2: up to 10·2 + 3 may follow. It earned 10 in all and 8 after the 2.
+        assert!(!grid.observe(0.0, 2.0, false) && grid.adds_up());
+        assert!(grid.observe(2.0, 8.0, true));
+        // Four steps of 3.75 are longer than the unit 2, which then is no matter.
         assert_eq!(grid.grid().high, 15.0);
-        assert!(grid.observe(16.0));
-        assert_eq!(grid.grid().high, 23.0);
-        grid.observe_reward(3.0, false);
-        assert!(grid.observe(23.0));
-        assert_eq!(grid.grid().high, 30.0);
-        assert!(!grid.observe(30.0));
-        // Below: one return in seven is more than 5 %, so the low end follows, but not below 0.
-        assert!(!grid.observe(-5.0));
-        // Without bounds it does.
+        grid.reward = 3.0;
+        assert!(single(&mut grid, 16.0));
+        assert_eq!(grid.grid().high, 24.0);
+        // Without bounds the low end follows as well.
         let mut grid = ReturnGrid::new(None, 4, &spec(None));
-        assert!(grid.observe(-5.0));
+        assert!(single(&mut grid, -5.0));
         // high − 1.5·(high − q) = 1 − 1.5·6.
         assert_eq!((grid.grid().low, grid.grid().high), (-8.0, 1.0));
     }
 
     #[test]
+    fn the_range_is_of_what_is_still_to_come() {
+        // Rewards 5, −7, 1 from c = 0, 5, −2: to come were −1, −6 and 1.
+        let mut grid = ReturnGrid::new(None, 6, &spec(None));
+        assert!(!grid.observe(0.0, 5.0, false) && !grid.observe(5.0, -7.0, false));
+        assert!(grid.observe(-2.0, 1.0, true));
+        // Up: 1 ≥ 1, by half; down: 1.5 − 1.5·7.5 = −9.75. Steps of 1.875 are longer than the unit 1.
+        assert_eq!((grid.grid().low, grid.grid().high), (-9.75, 1.5));
+    }
+
+    #[test]
     fn the_range_shrinks_once_returns_fill_less_than_half_of_it() {
         let mut grid = ReturnGrid::new(None, 4, &spec(Some((-100.0, 0.0))));
-        assert!(grid.observe(-900.0));
+        assert!(single(&mut grid, -900.0));
         // 0 − 1.5·900 is beyond ten times −100.
         assert_eq!(grid.grid().low, -1000.0);
         let changed: Vec<u64> =
-            (2..=100).filter(|k| grid.observe(if k % 2 == 0 { -60.0 } else { -40.0 })).collect();
+            (2..=100).filter(|k| single(&mut grid, if k % 2 == 0 { -60.0 } else { -40.0 })).collect();
         // After 50 episodes 5 % of them, two, may lie below: −900 and one −60 do.
         assert_eq!(changed, [50]);
         assert_eq!((grid.grid().low, grid.grid().high), (-62.0, -38.0));
         let mut given = ReturnGrid::new(Some((0.0, 1.0)), 4, &spec(None));
-        assert!(!given.observe(7.0));
+        assert!(!single(&mut given, 7.0));
+    }
+
+    #[test]
+    fn whole_steps_make_a_unit_of_the_rewards_if_they_can() {
+        // Rewards 2 and 3 have the unit 1. Of 0..8.25 in ten steps, .825 each, one makes a unit if it is 1 long.
+        let mut grid = ReturnGrid::new(None, 10, &spec(Some((0.0, 3.0))));
+        grid.observe(0.0, 2.0, false);
+        grid.observe(2.0, 3.0, false);
+        assert!(grid.observe(5.0, 0.5, true));
+        assert_eq!((grid.grid().low, grid.grid().high), (0.0, 10.0));
+        for (a, b, want) in [(0.0, 3.0, 3.0), (6.0, -4.0, 2.0), (0.3, 0.2, 0.1), (1.0, 0.005, 0.005)] {
+            assert!((common_divisor(a, b) - want).abs() < 1e-9, "{a} and {b}");
+        }
+        assert!(common_divisor(1.0, std::f64::consts::SQRT_2) < 1e-3);
     }
 }

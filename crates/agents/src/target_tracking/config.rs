@@ -14,10 +14,10 @@ pub struct Config {
     pub n_critics: usize,
     /// Widths of the hidden layers of one network; every critic has one per action.
     pub hidden: Vec<usize>,
-    /// Targets g_i on the return range.
+    /// n: steps of the grid of targets; a step of the range is the rounding error.
     pub n_targets: usize,
-    /// B: edges between which utilities clip, for the buffered quantile; a divisor of n_targets, or 0 to do without.
-    pub n_clips: usize,
+    /// l_k: widths of the ramps for the buffered quantile, as parts of the range; none does without.
+    pub ramps: Vec<f64>,
     /// w_j: how much the probability counts against the mean.
     pub weights: Vec<f64>,
     /// The smallest return that is told apart …
@@ -62,14 +62,12 @@ pub struct Config {
     pub updates_per_step: f64,
     /// Share of the transitions that a critic learns from, a different one for each; 1: all of them.
     pub bootstrap: f64,
-    /// Chance that a sampled transition is given another collected reward.
-    pub relabel: f64,
     /// Weight of imagined trials against real ones where states are one-hot, at first, …
     pub imagined: f64,
     /// … falling as 1/(1 + n/this), in transitions.
     pub imagined_decay: f64,
-    /// Inputs that rise one after the other with the collected reward, beside the reward itself.
-    pub collected_ramps: usize,
+    /// The longest horizon whose stages are told apart one by one, where rewards add up.
+    pub stage_thermometer: usize,
     /// How a discrete state is written.
     pub state_encoding: StateEncoding,
     /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
@@ -81,8 +79,8 @@ impl Config {
         let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
         at_least("n_critics", self.n_critics, 1, "be at least 1")?;
         at_least("n_targets", self.n_targets, 1, "be at least 1")?;
-        let divides = self.n_clips == 0 || self.n_targets.is_multiple_of(self.n_clips);
-        require("n_clips", divides, "divide n_targets, or be 0", &self.n_clips)?;
+        let parts = self.ramps.iter().all(|&width| width > 0.0 && width <= 1.0);
+        require("ramps", parts, "be numbers in (0, 1]", &format!("{:?}", self.ramps))?;
         at_least("batch_size", self.batch_size, 1, "be at least 1")?;
         at_least("replay_capacity", self.replay_capacity, 1, "be at least 1")?;
         let fractions = self.weights.iter().all(|w| (0.0..=1.0).contains(w)) && !self.weights.is_empty();
@@ -104,7 +102,6 @@ impl Config {
             &format!("{high} with return_low {low}"),
         )?;
         require("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", &self.zeta)?;
-        require("relabel", (0.0..=1.0).contains(&self.relabel), "lie in [0, 1]", &self.relabel)?;
         let share = self.bootstrap > 0.0 && self.bootstrap <= 1.0;
         require("bootstrap", share, "lie in (0, 1]", &self.bootstrap)?;
         positive("thompson_decay", self.thompson_decay)?;

@@ -1,8 +1,9 @@
-//! Samples for one update of target tracking: sorted by action, relabelled, with imagined trials and the priors at them.
+//! Samples for one update of target tracking: sorted by action, with imagined trials and the priors at them.
 
 use std::ops::Range;
 
 use bqrl_math::rng::Rng;
+use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Ensemble, Inputs, Panels, Which};
 
 use super::Config;
@@ -14,6 +15,10 @@ use crate::experience::replay::Replay;
 pub(super) fn prior_factor(input: &[f32], prior_t: f64) -> f32 {
     let square: f64 = input.iter().map(|&x| f64::from(x).powi(2)).sum();
     (prior_t * (input.len() as f64 / square.max(1e-12)).sqrt()) as f32
+}
+
+fn input((stage, observation, collected): &(usize, Observation, f64)) -> Input<'_> {
+    Input { stage: *stage, observation, collected: *collected }
 }
 
 /// Real samples for every imagined trial.
@@ -29,8 +34,7 @@ pub(super) struct Minibatch {
     pub(super) next_inputs: Inputs,
     /// Which transitions they are.
     pub(super) numbers: Vec<u64>,
-    /// c + r.
-    pub(super) collected: Vec<f64>,
+    pub(super) rewards: Vec<f64>,
     pub(super) done: Vec<bool>,
     /// Imagined trials in all.
     pub(super) n_imagined: usize,
@@ -59,16 +63,7 @@ impl Minibatch {
         encoder: &Encoder,
         rng: &mut Rng,
     ) {
-        let mut samples: Vec<_> = (0..config.batch_size)
-            .map(|_| {
-                let mut sample = replay.sample(rng);
-                if rng.uniform() < config.relabel {
-                    let other = replay.sample(rng);
-                    sample.x.2 = other.x.2;
-                }
-                sample
-            })
-            .collect();
+        let mut samples: Vec<_> = (0..config.batch_size).map(|_| replay.sample(rng)).collect();
         self.n_imagined = if config.imagined > 0.0 && encoder.is_one_hot() {
             config.batch_size.div_ceil(REAL_PER_IMAGINED)
         } else {
@@ -80,26 +75,22 @@ impl Minibatch {
             .collect();
         samples.sort_by_key(|sample| sample.action);
 
-        let Self { bounds, inputs, next_inputs, numbers, collected, done, rows, next_rows, .. } = self;
+        let Self { bounds, inputs, next_inputs, numbers, rewards, done, rows, next_rows, .. } = self;
         rows.resize_with(n_actions, Vec::new);
         rows.iter_mut().for_each(Vec::clear);
         numbers.clear();
         next_rows.clear();
-        collected.clear();
+        rewards.clear();
         done.clear();
         for sample in &samples {
-            let (stage, observation, c) = &sample.x;
-            let x = Input { stage: *stage, observation, collected: *c };
-            encoder.encode(&x, &mut rows[sample.action]);
-            let after = c + sample.reward;
-            let (stage, observation, _) = sample.next.as_ref().unwrap_or(&sample.x);
-            encoder.encode(&Input { stage: *stage, observation, collected: after }, next_rows);
+            encoder.encode(&input(&sample.x), &mut rows[sample.action]);
+            encoder.encode(&input(sample.next.as_ref().unwrap_or(&sample.x)), next_rows);
             numbers.push(sample.number);
-            collected.push(after);
+            rewards.push(sample.reward);
             done.push(sample.next.is_none());
         }
-        for (action, (stage, observation, c)) in &imagined {
-            encoder.encode(&Input { stage: *stage, observation, collected: *c }, &mut rows[*action]);
+        for (action, x) in &imagined {
+            encoder.encode(&input(x), &mut rows[*action]);
         }
         bounds.clear();
         bounds.extend((0..=n_actions).map(|a| samples.partition_point(|sample| sample.action < a)));
