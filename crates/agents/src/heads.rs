@@ -8,9 +8,10 @@
 //!                      = the values of head y − r, critic m, at (x', a')  if d = 0; E plus r; clipped to 0..1
 //! ```
 //!
-//! Z is what is still to come, y = g − c what is still missing; Z, y and l are on the scale 0..1 of the range of y where they are
-//! values of E or widths. The critics with odd numbers choose the next action for those with even ones and the other way
-//! round, because a maximum over one's own errors is too large, and that adds up over the stages. y − r between two targets mixes their values by its distance from them; beyond the last it is the last.
+//! Z is what is still to come, y = g − c what is still missing; E and l are on the scale 0..1 of the range of y. The critics
+//! with odd numbers choose the next action for those with even ones and the other way round, because a maximum over one's
+//! own errors is too large, and that adds up over the stages. Where y − r lies between two targets, their values are mixed
+//! by its distance from them; beyond the last target it counts as the last.
 
 use std::ops::Range;
 

@@ -19,7 +19,8 @@
 //! without targets above what it earns has no reason to try for more.
 //!
 //! Never beyond what the horizon and the bounds of a step's reward allow, but for the unit. What lies outside the range is
-//! told from none beyond it, which is harmless below: a target only asks whether it was reached.
+//! told from none beyond it, which is harmless below: a target only asks whether it was reached. Episodes that take turns are
+//! taken for one, so z is only about right then.
 
 use std::collections::VecDeque;
 
