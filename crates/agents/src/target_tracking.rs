@@ -32,7 +32,7 @@
 //! critics choose the next action for the other half; stages get inputs of their own once rewards turn out to add up; with
 //! random starts the root curve is averaged over a sample of first observations, for the quantile is that of the whole law
 //! and the target must be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is
-//! given away; where y − r falls between two targets, their values are mixed, which blurs each by up to half a step per reward.
+//! given away; where y − r falls between two targets, a cubic is read there, which is off by about half a step in the end.
 
 mod config;
 mod minibatch;
