@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(of_sample(0, 0), [0.9, 0.5, 0.2, 0.6, 0.6, 1.0]);
         // Critic 0 chooses for critic 1: action 0 (1.5 against 1.4), 0 (1.4 against .8), 1 (1.7 against .3).
         assert_eq!(of_sample(1, 0), [0.8, 0.5, 0.3, 0.5, 0.4, 0.5]);
-        // r = 1: target y is what y − 1 was, and 0 for what is below; the mean grows by half of the range.
+        // r = 1: target y is what y − 1 was, and the lowest for what is below it; the mean grows by half of the range.
         assert_eq!(of_sample(0, 1), [0.9, 1.0, 0.9, 1.0, 0.2, 1.0]);
         assert_eq!(of_sample(1, 1), [0.8, 1.0, 0.8, 1.0, 0.3, 1.0]);
         // The end with 1.5 reached 0 and 1, not 2, and 1.5 of 2 is .75.
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn off_the_grid_the_fixed_point_is_near_the_optimum() {
-        // Returns 0..240 in steps of 5, and rewards of 0 to 12 in each of twenty stages: hardly any y − r is a target.
+        // Targets 0..240 in steps of 5, and whole rewards of −40 to 10 in each of twenty stages: hardly any y − r is a target.
         let model = model("machine-replacement", &[]);
         let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
         let grid = Grid { low: 0.0, high: 240.0, n: 48 };

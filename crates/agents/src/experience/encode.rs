@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The last-step flag matters: without it "go on at the last step" is extrapolated above zero. The thermometer lets
-//! what is learned of one offer carry over to its neighbours (decision 0005). That of
-//! the stage is for sums of rewards, where a value changes steeply from stage to stage (decision 0006).
+//! what is learned of one offer carry over to its neighbours (decision 0005). That of the stage is
+//! for sums of rewards, where a value changes steeply from stage to stage (decision 0006).
 
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
@@ -51,7 +51,7 @@ pub struct Encoder {
     horizon: usize,
     /// What c is divided by; none leaves c out.
     scale: Option<f64>,
-    /// Ramps for the stage, and whether they are shown.
+    /// Inputs of the thermometer of the stage, and whether it is shown.
     n_stages: usize,
     stages_shown: bool,
 }
