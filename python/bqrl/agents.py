@@ -443,7 +443,8 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything that `load` needs to go on, as a directory of safetensors and JSON; never pickle.
 
-        It is there whole or not at all, and the save before it is kept. Between episodes (after `learn(total_episodes=…)`,
+        It is there whole or not at all, and the save before it is kept. A directory that is not empty and not a model is
+        refused with an OSError, and nothing in it is touched. Between episodes (after `learn(total_episodes=…)`,
         in `on_episode_end`) learning goes on from it bit for bit in a single environment; in the middle of an episode, with
         a new episode.
         `weights.safetensors` in it is for other tools.

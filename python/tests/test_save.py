@@ -79,6 +79,29 @@ def test_a_wrong_or_damaged_file_is_refused(tmp_path):
         bqrl.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize("name", ["202401/sales.csv", "weights.safetensors", "notes.txt"])
+def test_a_directory_of_the_users_is_refused_and_left_as_it_was(name, tmp_path):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("mine")
+    model = bqrl.QRDQN("bqrl/AssetSelling-v0", **SMALL)
+    with pytest.raises(OSError, match="is not empty and not a model"):
+        model.save(tmp_path)
+    with pytest.raises(OSError, match="is not empty and not a model"):
+        model.learn(total_episodes=3, callback=bqrl.CheckpointCallback(tmp_path, every=1))
+    assert file.read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == [name.split("/")[0]]
+
+
+def test_a_users_folder_inside_a_model_survives_saving(tmp_path):
+    model = bqrl.QRDQN("bqrl/AssetSelling-v0", **SMALL)
+    model.save(tmp_path / "model")
+    (tmp_path / "model/000001").mkdir()
+    (tmp_path / "model/000001/sales.csv").write_text("mine")
+    model.learn(total_episodes=20, callback=bqrl.CheckpointCallback(tmp_path / "model", every=2))
+    assert (tmp_path / "model/000001/sales.csv").read_text() == "mine"
+
+
 def test_the_command_line_learns_the_same_bits(tmp_path):
     """The same steps from Python, with the environment's stream running on as the command line has it."""
     binary = os.environ.get("BQRL_BIN")

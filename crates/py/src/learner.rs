@@ -20,8 +20,7 @@ use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::evaluate::Evaluator;
 use bqrl_mdp::trajectory::{End, Observation};
 use bqrl_nn::UpdateError;
-use bqrl_runs::atomic;
-use bqrl_runs::checkpoint::CheckpointStore;
+use bqrl_runs::model_dir::ModelDir;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -166,7 +165,7 @@ impl Learner {
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| {
-            let loaded = CheckpointStore::open(&path).latest()?;
+            let loaded = ModelDir::at(&path).load()?;
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
@@ -191,7 +190,8 @@ impl Learner {
         })
     }
 
-    /// Writes a directory from which [`load`](Self::load) goes on: whole or not at all, the one before kept.
+    /// Writes a directory from which [`load`](Self::load) resumes: whole or not at all, the one before kept. A directory
+    /// that holds anything else is refused.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let RngState { seed, stream, word_pos } = self.seeds.state();
         let saved = Saved {
@@ -213,10 +213,7 @@ impl Learner {
             let mut parts: Vec<(&str, &[u8])> =
                 files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
             parts.push(("model.json", &json));
-            std::fs::create_dir_all(&path)?;
-            CheckpointStore::open(&path).save(self.timesteps, &parts)?;
-            atomic::write(&path.join("weights.safetensors"), &self.agent.weights())?;
-            Ok(())
+            Ok(ModelDir::at(&path).save(self.timesteps, &parts, &self.agent.weights())?)
         })
     }
 

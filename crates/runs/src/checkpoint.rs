@@ -11,6 +11,9 @@
 //! Saving writes the parts and the manifest to a temporary directory, syncs each file and the directory, and renames
 //! it into place. Whatever fails before the rename, a full disk or a kill, leaves the earlier checkpoints untouched.
 //! Afterwards two are kept, the one just saved and the latest whole one before it.
+//!
+//! Only checkpoints are ever renamed or removed. A checkpoint is a real directory with a number for its name that holds
+//! nothing but regular files, a manifest and parts, each under a name that our writers use. A user's folder `202401` is none.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -75,10 +78,16 @@ impl CheckpointStore {
     ///
     /// Numbers grow as a run proceeds. One saved before is replaced, and later ones are removed: they were damaged,
     /// or the run would have continued from them.
-    /// A name is a plain file name, such as `state.json`.
+    /// A name is a plain file name, such as `state.json`. Where something of somebody else's bears the number of this
+    /// checkpoint, nothing is saved: [`io::ErrorKind::AlreadyExists`].
     pub fn save(&self, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
         for (name, _) in parts {
             assert!(is_plain(name), "a part needs a plain file name, got {name:?}");
+        }
+        let place = self.place(number);
+        if fs::symlink_metadata(&place).is_ok() && !is_checkpoint(&place, parts) {
+            let message = format!("{} is in the way: it is not a checkpoint", place.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
         atomic::create_dir(&self.directory)?;
         atomic::sweep(&self.directory)?;
@@ -90,7 +99,7 @@ impl CheckpointStore {
             let _ = fs::remove_dir_all(&temporary);
         }
         saved?;
-        self.prune(number)
+        self.prune(number, parts)
     }
 
     /// Loads the latest whole checkpoint, with a warning for each damaged one passed over.
@@ -168,13 +177,13 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes all but `number` and the latest whole one before it.
-    fn prune(&self, number: u64) -> io::Result<()> {
+    /// Removes all checkpoints but `number` and the latest whole one before it.
+    fn prune(&self, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
         let numbers = self.numbers()?;
         // Verified and not only counted: two kept checkpoints of which one is damaged are one.
         let before = numbers.iter().copied().find(|&other| other < number && self.is_whole(other));
         for other in numbers {
-            if other != number && Some(other) != before {
+            if other != number && Some(other) != before && is_checkpoint(&self.place(other), parts) {
                 self.set_aside(other)?;
             }
         }
@@ -193,6 +202,28 @@ fn number_of(name: &str) -> Option<u64> {
 /// A name that stays inside its directory, is visible there, and is not the manifest's.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', ':', '\0']) && name != MANIFEST
+}
+
+/// Whether a directory holds a checkpoint, perhaps a damaged one: regular files only, the manifest or a part among them,
+/// and every one of them named by its own manifest or like a part of the checkpoint that is being saved.
+fn is_checkpoint(directory: &Path, parts: &[(&str, &[u8])]) -> bool {
+    if !fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_dir()) {
+        return false;
+    }
+    let manifest = fs::read(directory.join(MANIFEST)).ok();
+    let sealed = manifest.and_then(|text| serde_json::from_slice::<Sealed>(&text).ok());
+    let own = sealed.map_or(Vec::new(), |sealed| sealed.manifest.parts);
+    let is_ours = |entry: io::Result<fs::DirEntry>| {
+        let Ok(entry) = entry else { return false };
+        let (name, kind) = (entry.file_name(), entry.file_type());
+        let known = name == MANIFEST
+            || parts.iter().any(|(part, _)| name == *part)
+            || own.iter().any(|part| name == *part.name);
+        known && kind.is_ok_and(|kind| kind.is_file())
+    };
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    let judged: Vec<bool> = entries.map(is_ours).collect();
+    !judged.is_empty() && judged.iter().all(|&ours| ours)
 }
 
 fn write(directory: &Path, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
@@ -511,6 +542,44 @@ mod tests {
         save(&store, 2).unwrap();
         save(&store, 3).unwrap();
         assert_eq!(names(&store.directory), ["+00009", "0000008", "000002", "000003", "7", "notes.txt"]);
+    }
+
+    #[test]
+    fn numbered_folders_files_and_links_of_others_are_left_alone() {
+        let (run, store) = store(&[1, 2]);
+        let directory = &store.directory;
+        let precious = |name: &str| directory.join(name).join("sales.csv");
+        for name in ["202401", "000000", "000005"] {
+            fs::create_dir(directory.join(name)).unwrap();
+            fs::write(precious(name), "mine").unwrap();
+        }
+        // Ours by its files, but for one that is not; an empty one; a folder with a folder.
+        fs::create_dir_all(directory.join("300000/state.json")).unwrap();
+        fs::create_dir(directory.join("400000")).unwrap();
+        fs::create_dir(directory.join("500000")).unwrap();
+        fs::write(directory.join("500000/state.json"), "{}").unwrap();
+        fs::write(directory.join("500000/notes.txt"), "mine").unwrap();
+        fs::write(directory.join("600000"), "mine").unwrap();
+        #[cfg(unix)]
+        {
+            fs::create_dir(run.path().join("elsewhere")).unwrap();
+            fs::write(run.path().join("elsewhere/state.json"), "mine").unwrap();
+            std::os::unix::fs::symlink(run.path().join("elsewhere"), directory.join("700000")).unwrap();
+        }
+        let before = names(directory);
+        save(&store, 3).unwrap();
+        let mut wanted: Vec<String> = before.into_iter().filter(|name| name != "000001").collect();
+        wanted.push("000003".into());
+        wanted.sort();
+        assert_eq!(names(directory), wanted);
+        for name in ["202401", "000000", "000005"] {
+            assert_eq!(fs::read_to_string(precious(name)).unwrap(), "mine");
+        }
+        // A number that somebody else has taken is refused, and nothing is written.
+        let error = save(&store, 5).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("000005 is in the way"), "{error}");
+        assert_eq!(names(directory), wanted);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod atomic;
 pub mod checkpoint;
 pub mod events;
 pub mod log;
+pub mod model_dir;
 pub mod monitor;
 pub mod reader;
 pub mod run_dir;
