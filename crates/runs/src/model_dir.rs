@@ -12,7 +12,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::checkpoint::{CheckpointStore, Loaded};
 use crate::{atomic, naming};
@@ -113,6 +113,8 @@ impl ModelDir {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::names;
 
