@@ -251,7 +251,7 @@ fn page(
     let quick = if args.quick { " --quick" } else { "" };
     let mut page = format!(
         "# Results\n\nWritten by `bqrl reproduce {what}{quick} --seeds {}`{}; do not edit.\n\n\
-         Settings are the presets in `experiments/`; seeds are the paper's 42, 10042, 20042{}. The gap is \
+         Settings are the presets in `crates/lab/presets/`; seeds are the paper's 42, 10042, 20042{}. The gap is \
          cumulative over all episodes, of the greedy policy (for PPO, TRPO and QPPO: the mode), evaluated exactly every ten \
          episodes; the regret counts exploration. Intervals are 95 % Student-t over seeds.\n",
         args.seeds,

@@ -446,7 +446,7 @@ fn page(
         commit()
     );
     if !cells.is_empty() {
-        page += "\nEvery run is Deep-BQRL with the settings of `experiments/deep-bqrl.toml` and what the table names \
+        page += "\nEvery run is Deep-BQRL with the settings of `crates/lab/presets/deep-bqrl.toml` and what the table names \
                  changed, on the held-out seeds; nothing was chosen from these runs. Gap and regret are cumulative, as in \
                  [results.md](results.md); final values are exact, of the greedy policy. ± is half a 95 % Student-t interval over \
                  seeds. A difference is that of the gap from the preset's, taken seed by seed; it is **bold** where its \

@@ -110,7 +110,7 @@ pub struct Algo {
     pub levels: Levels,
     /// The one setting that `bqrl tune` varies, and between which values.
     pub dominant: (&'static str, f64, f64),
-    /// The preset, as it stands in `experiments/`.
+    /// The preset, as it stands in `crates/lab/presets/`.
     preset: &'static str,
 }
 
@@ -121,56 +121,56 @@ pub const ALGOS: [Algo; 8] = [
         about: "the paper's Algorithm 1; one level",
         levels: Levels::One,
         dominant: ("agent.kappa", 0.01, 10.0),
-        preset: include_str!("../../../experiments/deep-bqrl.toml"),
+        preset: include_str!("../presets/deep-bqrl.toml"),
     },
     Algo {
         name: "target-tracking",
         about: "the best quantile at every level, one run",
         levels: Levels::Any,
         dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
-        preset: include_str!("../../../experiments/target-tracking.toml"),
+        preset: include_str!("../presets/target-tracking.toml"),
     },
     Algo {
         name: "ucb-bqrl",
         about: "optimistic planning on counts; one level",
         levels: Levels::One,
         dominant: ("agent.radius_scale", 0.001, 1.0),
-        preset: include_str!("../../../experiments/ucb-bqrl.toml"),
+        preset: include_str!("../presets/ucb-bqrl.toml"),
     },
     Algo {
         name: "ppo",
         about: "tabular, clipped; risk-neutral",
         levels: Levels::Any,
         dominant: ("agent.learning_rate", 0.01, 10.0),
-        preset: include_str!("../../../experiments/ppo.toml"),
+        preset: include_str!("../presets/ppo.toml"),
     },
     Algo {
         name: "trpo",
         about: "tabular, trust region; risk-neutral",
         levels: Levels::Any,
         dominant: ("agent.max_kl", 0.0001, 1.0),
-        preset: include_str!("../../../experiments/trpo.toml"),
+        preset: include_str!("../presets/trpo.toml"),
     },
     Algo {
         name: "qr-dqn",
         about: "quantile regression; risk-neutral",
         levels: Levels::Any,
         dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
-        preset: include_str!("../../../experiments/qr-dqn.toml"),
+        preset: include_str!("../presets/qr-dqn.toml"),
     },
     Algo {
         name: "var-q",
         about: "tabular VaR-Q-learning; one level",
         levels: Levels::One,
         dominant: ("agent.step_0", 0.01, 10.0),
-        preset: include_str!("../../../experiments/var-q.toml"),
+        preset: include_str!("../presets/var-q.toml"),
     },
     Algo {
         name: "qppo",
         about: "tabular quantile policy gradient; one level",
         levels: Levels::One,
         dominant: ("agent.learning_rate", 0.01, 10.0),
-        preset: include_str!("../../../experiments/qppo.toml"),
+        preset: include_str!("../presets/qppo.toml"),
     },
 ];
 

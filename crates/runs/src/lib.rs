@@ -25,6 +25,7 @@ pub mod model_dir;
 pub mod monitor;
 pub mod reader;
 pub mod run_dir;
+pub mod schema;
 
 /// Puts what was being done, and to which path, in front of an error; its kind stays.
 fn naming(action: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {

@@ -221,6 +221,11 @@ impl SeedDir {
         self.path.join("monitor.csv")
     }
 
+    /// `progress.json`: how far the seed is, see [`SeedProgress`](crate::schema::SeedProgress).
+    pub fn progress(&self) -> PathBuf {
+        self.path.join("progress.json")
+    }
+
     /// `checkpoints/`, see [`checkpoint`](crate::checkpoint).
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
