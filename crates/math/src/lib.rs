@@ -49,6 +49,6 @@ mod close;
 pub use buffer::{Buffer, BufferError};
 pub use interval::{Interval, MeanInterval, QuantileInterval};
 pub use law::{LawError, ReturnLaw};
-pub use rng::{Purpose, Rng, RngState, stream};
-pub use schedule::{Exploration, ExplorationError};
+pub use rng::{Purpose, Rng, RngState, lane_stream, stream};
+pub use schedule::{Clock, Exploration, ExplorationError, Span};
 pub use score::Spread;

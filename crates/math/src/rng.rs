@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stream(seed, purpose) = ChaCha8 with key = seed (8 bytes, little-endian) ‖ 24 zero bytes
-//!                                      stream id = number of the purpose
+//!                                      stream id = number of the purpose + 2^32 · lane
 //!                                      64-bit words, low half first
 //! uniform = ⌊word / 2^11⌋ · 2^−53
 //! ```
@@ -31,6 +31,8 @@ pub enum Purpose {
     Bootstrap = 5,
     /// Tests, which thereby disturb nothing else.
     Test = 6,
+    /// The actions of a stochastic policy that is evaluated.
+    EvaluationActions = 7,
 }
 
 impl Purpose {
@@ -53,12 +55,24 @@ pub fn stream(seed: u64, purpose: Purpose) -> Rng {
     Rng::from_state(RngState { seed, stream: purpose.number(), word_pos: 0 })
 }
 
+/// The stream of one lane: one of several copies of an environment. Lane 0 has the stream of a run with one lane.
+///
+/// ```
+/// use bqrl_math::{Purpose, lane_stream, stream};
+///
+/// assert_eq!(lane_stream(42, Purpose::Env, 0).uniform(), stream(42, Purpose::Env).uniform());
+/// assert_ne!(lane_stream(42, Purpose::Env, 1).uniform(), stream(42, Purpose::Env).uniform());
+/// ```
+pub fn lane_stream(seed: u64, purpose: Purpose, lane: usize) -> Rng {
+    Rng::from_state(RngState { seed, stream: purpose.number() + ((lane as u64) << 32), word_pos: 0 })
+}
+
 /// Where a stream stands. Restoring it continues the same draws, bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RngState {
     /// The seed of the run.
     pub seed: u64,
-    /// The number of the stream's [`Purpose`].
+    /// The number of the stream's [`Purpose`], and of its lane.
     pub stream: u64,
     /// How many 32-bit words have been drawn.
     pub word_pos: u64,

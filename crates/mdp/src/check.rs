@@ -3,6 +3,7 @@
 //! Every episode is played twice from the same seed with uniformly random actions, and
 //!
 //! - both times must be the same, observation by observation and reward by reward;
+//! - a step that is taken, undone by `save` and `restore`, and taken again must give the same;
 //! - observations must fit the space of the spec and be finite;
 //! - rewards must be finite and within the bounds of the spec, where it has any;
 //! - the episode must be over at the horizon or before, and its end must be of the right kind: `Horizon` only at the
@@ -62,6 +63,8 @@ pub enum Fault {
     WrongEnd { horizon_is_task: bool, expected: End, end: End },
     #[error("the same seed and actions gave another result the second time")]
     NotReproducible,
+    #[error("after save and restore the same step gave another result")]
+    NotRestored,
 }
 
 /// Plays `episodes` episodes, twice each, and reports the first thing that is wrong.
@@ -69,8 +72,8 @@ pub fn check(env: &mut dyn Env, episodes: usize, seed: u64) -> Result<(), CheckE
     let spec = env.spec().clone();
     check_spec(&spec)?;
     for episode in 0..episodes {
-        let first = play(env, &spec, episode, seed)?;
-        let second = play(env, &spec, episode, seed)?;
+        let first = play(env, &spec, episode, seed, false)?;
+        let second = play(env, &spec, episode, seed, true)?;
         if first != second {
             let same = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
             return Err(CheckError::Play { episode, step: same, fault: Fault::NotReproducible });
@@ -95,8 +98,15 @@ fn check_spec(spec: &EnvSpec) -> Result<(), CheckError> {
     }
 }
 
-/// One episode: what the reset gave, as a step without reward, and every step after it.
-fn play(env: &mut dyn Env, spec: &EnvSpec, episode: usize, seed: u64) -> Result<Vec<Step>, CheckError> {
+/// One episode: what the reset gave, as a step without reward, and every step after it. With `undo`, every step is first
+/// tried and undone.
+fn play(
+    env: &mut dyn Env,
+    spec: &EnvSpec,
+    episode: usize,
+    seed: u64,
+    undo: bool,
+) -> Result<Vec<Step>, CheckError> {
     let seed = seed.wrapping_add(episode as u64);
     let (mut env_rng, mut action_rng) = (stream(seed, Purpose::Env), stream(seed, Purpose::Agent));
     let at = |step| move |fault| CheckError::Play { episode, step, fault };
@@ -106,7 +116,15 @@ fn play(env: &mut dyn Env, spec: &EnvSpec, episode: usize, seed: u64) -> Result<
     let mut steps = vec![Step { observation, reward: 0.0, end: End::NotYet }];
     let mut action = episode % spec.n_actions;
     while steps.last().is_some_and(|step| !step.end.is_over()) {
+        let tried = undo.then(|| {
+            let saved = env.save();
+            let tried = env.step(action, &mut env_rng.clone());
+            env.restore(&saved).is_ok().then_some(tried)
+        });
         let step = env.step(action, &mut env_rng);
+        if tried.is_some_and(|tried| tried.as_ref() != Some(&step)) {
+            return Err(at(steps.len())(Fault::NotRestored));
+        }
         check_step(spec, &step, steps.len()).map_err(at(steps.len()))?;
         steps.push(step);
         action = action_rng.below(spec.n_actions);
@@ -162,6 +180,7 @@ mod tests {
     use bqrl_math::rng::Rng;
 
     use super::*;
+    use crate::lanes::EnvError;
 
     /// Three steps of reward 1, seen as two zeros; each test breaks one thing.
     struct Script {
@@ -170,6 +189,8 @@ mod tests {
         step: fn(usize, usize) -> Step,
         number: usize,
         episodes: usize,
+        /// Whether `restore` loses the place.
+        forgets: bool,
     }
 
     fn zeros() -> Observation {
@@ -189,7 +210,7 @@ mod tests {
             known_rewards: None,
             terminal: None,
         };
-        Script { spec, first: zeros(), step, number: 0, episodes: 0 }
+        Script { spec, first: zeros(), step, number: 0, episodes: 0, forgets: false }
     }
 
     fn good(number: usize, _: usize) -> Step {
@@ -212,6 +233,15 @@ mod tests {
             assert!(action < 2);
             self.number += 1;
             (self.step)(self.number, self.episodes)
+        }
+
+        fn save(&self) -> Vec<u64> {
+            vec![self.number as u64]
+        }
+
+        fn restore(&mut self, state: &[u64]) -> Result<(), EnvError> {
+            self.number = if self.forgets { 0 } else { state[0] as usize };
+            Ok(())
         }
     }
 
@@ -295,6 +325,13 @@ mod tests {
             fault(cutoff),
             (1, Fault::WrongEnd { horizon_is_task: true, expected: End::Horizon, end: End::Cutoff })
         );
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_undone_is_found() {
+        let counting = |number, _| Step { reward: number as f64 / 3.0, ..good(number, 0) };
+        let env = Script { forgets: true, ..script(counting) };
+        assert_eq!(fault(env), (2, Fault::NotRestored));
     }
 
     #[test]

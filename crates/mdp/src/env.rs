@@ -5,6 +5,7 @@
 
 use bqrl_math::rng::Rng;
 
+use crate::lanes::EnvError;
 use crate::trajectory::{End, Observation};
 
 /// The kind of observation that an environment gives.
@@ -86,12 +87,16 @@ pub struct Step {
     pub end: End,
 }
 
-/// A problem that can be played.
-pub trait Env {
+/// A problem that can be played. It may move to another thread.
+pub trait Env: Send {
     /// What an agent may know.
     fn spec(&self) -> &EnvSpec;
     /// Starts an episode.
     fn reset(&mut self, rng: &mut Rng) -> Observation;
     /// Takes an action; the caller resets after a step that ended the episode.
     fn step(&mut self, action: usize, rng: &mut Rng) -> Step;
+    /// Where the episode stands, as numbers: what a checkpoint in the middle of an episode keeps.
+    fn save(&self) -> Vec<u64>;
+    /// Returns to where an episode stood; refuses numbers that [`save`](Self::save) cannot have given.
+    fn restore(&mut self, state: &[u64]) -> Result<(), EnvError>;
 }

@@ -17,6 +17,7 @@ pub mod check;
 pub mod csv;
 pub mod env;
 pub mod evaluate;
+pub mod lanes;
 pub mod model;
 pub mod plan;
 pub mod problems;

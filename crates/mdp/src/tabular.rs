@@ -1,14 +1,15 @@
 //! Playing a problem by sampling the very table that evaluation integrates.
 //!
 //! One uniform draw a step picks an outcome by inverse CDF: the first whose cumulative probability exceeds the draw.
-//! The last outcome takes whatever rounding leaves above the sum. Rewards come as they stand in the table; discounting
-//! is the reader's business.
+//! The last outcome takes whatever rounding leaves above the sum. Rewards come as they stand in the table; callers
+//! apply the discount.
 
 use std::sync::Arc;
 
 use bqrl_math::rng::Rng;
 
 use crate::env::{Env, EnvSpec, KnownRewards, ObservationSpace, Step};
+use crate::lanes::EnvError;
 use crate::model::{Kernel, Model, Problem};
 use crate::trajectory::{End, Observation};
 
@@ -155,6 +156,24 @@ impl Env for TabularEnv {
             self.stage = model.horizon();
         }
         Step { observation: Observation::Index(self.state), reward: outcome.reward, end }
+    }
+
+    fn save(&self) -> Vec<u64> {
+        vec![self.stage as u64, self.state as u64]
+    }
+
+    fn restore(&mut self, state: &[u64]) -> Result<(), EnvError> {
+        let model = &self.problem.model;
+        match *state {
+            [h, s] if h <= model.horizon() as u64 && s < model.n_states() as u64 => {
+                (self.stage, self.state) = (h as usize, s as usize);
+                Ok(())
+            }
+            _ => Err(EnvError::new(format!(
+                "want a stage and a state of {}, got {state:?}",
+                self.problem.name
+            ))),
+        }
     }
 }
 
