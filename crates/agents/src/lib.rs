@@ -1,32 +1,35 @@
-//! Agents: one file per algorithm, each opening with its equations, all behind one small surface.
+//! Agents: one folder per algorithm, its file opening with the equations, all behind one small surface.
 //!
-//! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it
-//! cannot change it: [`Agent::output`] takes `&self`.
+//! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it cannot change it:
+//! [`Agent::serve`] and [`Agent::decide`] take `&self`. The loop that plays is [`play`]; what agents learn from is in
+//! [`experience`].
 
-pub mod actor_critic;
 pub mod deep_bqrl;
 pub mod experience;
-mod heads;
+pub mod play;
+pub mod policy_gradient;
 pub mod ppo;
 pub mod qppo;
 pub mod qr_dqn;
-pub mod stage_table;
+pub mod quantile_critics;
+mod settings;
 pub mod target_tracking;
 pub mod trpo;
 pub mod ucb_bqrl;
-pub mod value_table;
 pub mod var_q;
 
 use std::cmp::Ordering;
 
 use bqrl_math::buffer::Buffer;
-use bqrl_mdp::env::{EnvSpec, ObservationSpace};
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::trajectory::{AugmentedInput, End, Observation};
-use bqrl_nn::{Kernels, UpdateError};
+use bqrl_nn::UpdateError;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::experience::arrays::RestoreError;
+pub use self::settings::{AgentError, Kernels};
 
 /// x = (h, s, c) with any observation in the place of s (§3, Approximation I).
 #[derive(Clone, Copy, Debug)]
@@ -54,33 +57,74 @@ pub struct Transition<'a> {
     pub end: End,
 }
 
-/// A policy as an agent gives it away: what it would do at x if it stopped learning now.
-pub trait OutputPolicy {
-    /// Appends (action, probability) pairs to `choice`, which is empty; probabilities sum to 1.
-    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>);
+/// What belongs to one episode: the loop keeps it for each lane and hands it back with every decision.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Memo {
+    /// The target that is held for the whole episode, of an agent that holds one.
+    pub target: Option<Target>,
+    /// The critic that the episode follows; `None` for all of them.
+    pub critic: Option<usize>,
 }
 
-/// Any function from x to an action is a deterministic policy.
-impl<F: Fn(&Input) -> usize> OutputPolicy for F {
-    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        choice.push((self(x), 1.0));
+/// A lane that waits for an action.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// What its episode holds on to.
+    pub memo: &'a Memo,
+    /// Where it is.
+    pub x: Input<'a>,
+}
+
+/// The target of an episode: the policy maximises w·clip((R−u)/(v−u), 0, 1) + (1−w)·R, with the last R on the scale 0..1
+/// of the return range. Where u = v the first part is 1{R ≥ v}.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Target {
+    /// u: a return below it gains nothing.
+    pub u: f64,
+    /// v: a return above it gains no more.
+    pub v: f64,
+    /// w: the weight of the target against the mean.
+    pub weight: f64,
+}
+
+/// The statistic to maximise at a level (τ, β).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The point quantile Q_τ.
+    Quantile,
+    /// The lower-buffered quantile Q_τ^β.
+    Buffered,
+}
+
+/// The policies that an agent serves, each as the memo that it starts an episode with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Served {
+    /// One policy for every level.
+    One(Memo),
+    /// One policy per level, in the order of the levels that were asked for.
+    PerLevel(Vec<Memo>),
+}
+
+impl Served {
+    /// The memos, one or one per level.
+    pub fn memos(&self) -> &[Memo] {
+        match self {
+            Served::One(memo) => std::slice::from_ref(memo),
+            Served::PerLevel(memos) => memos,
+        }
     }
-}
 
-/// The most probable action of a stochastic policy; ties go to the lowest index.
-pub struct Mode<'a>(pub &'a dyn OutputPolicy);
+    /// The memo of the level with this index.
+    pub fn at(&self, level: usize) -> &Memo {
+        match self {
+            Served::One(memo) => memo,
+            Served::PerLevel(memos) => &memos[level],
+        }
+    }
 
-impl OutputPolicy for Mode<'_> {
-    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        self.0.decide(x, choice);
-        let mode = |best: (usize, f64), next: &(usize, f64)| match next.1.total_cmp(&best.1) {
-            Ordering::Greater => *next,
-            Ordering::Equal if next.0 < best.0 => *next,
-            _ => best,
-        };
-        let (action, _) = choice.iter().fold((usize::MAX, f64::NEG_INFINITY), mode);
-        choice.clear();
-        choice.push((action, 1.0));
+    /// Whether every level has a policy of its own.
+    pub fn is_per_level(&self) -> bool {
+        matches!(self, Served::PerLevel(_))
     }
 }
 
@@ -97,55 +141,32 @@ pub struct Prediction {
     pub value: f64,
 }
 
-/// What a policy holds on to for a whole episode: w·clip((R−u)/(v−u), 0, 1) + (1−w)·R is to be large, with the last R on the
-/// scale 0..1 of the return range. Where u = v the first part is 1{R ≥ v}.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Target {
-    /// u: below it nothing is gained, …
-    pub u: f64,
-    /// v: … and above it no more.
-    pub v: f64,
-    /// w: how much that counts against the mean.
-    pub weight: f64,
-}
-
-/// What is to be large at a level (τ, β).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Objective {
-    /// The point quantile Q_τ.
-    Quantile,
-    /// The lower-buffered quantile Q_τ^β.
-    Buffered,
-}
-
-/// A learner. It may move to another thread, and be asked what it would do by several at once.
+/// A learner. It may move to another thread, and several threads may ask it what it would do.
+///
+/// Acting, storing and learning are separate calls: learning from a log is `store` and `learn` without `act`.
 pub trait Agent: Send + Sync {
-    /// Called before episode t = 0, 1, ….
-    fn begin_episode(&mut self, episode: usize);
-    /// The behaviour policy, exploration included.
-    fn act(&mut self, x: &Input) -> usize;
-    /// Learns from a transition.
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError>;
-    /// The policies that the agent would output now: one per level, or a single one that serves them all.
-    fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>>;
-    /// What the policy for a level would hold on to from the start of an episode; nothing, if it holds nothing.
-    fn target(&self, _level: &Buffer, _objective: Objective) -> Option<Target> {
-        None
-    }
-    /// The policy that holds on to a target, of an agent that gives them.
-    fn holding(&self, _target: Target) -> Option<Box<dyn OutputPolicy + '_>> {
-        None
-    }
-    /// What the critics predict of the return from x on; nothing from an agent that does not predict laws.
-    fn predictions(&self, _x: &Input) -> Vec<Prediction> {
-        Vec::new()
-    }
-    /// Whether [`output`](Self::output) draws its actions; evaluation then reports its [`Mode`] and, beside it, the
+    /// An episode starts in a lane; returns what the lane keeps until its end. Steps of an earlier episode that did not
+    /// end were given up.
+    fn begin(&mut self, clock: &Clock, lane: usize, start: &Observation) -> Memo;
+    /// The behaviour policy, exploration included: one action per waiting lane.
+    fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize>;
+    /// Remembers a transition of a lane.
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError>;
+    /// Makes the updates that are due after what was stored.
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError>;
+    /// The policies that the agent would output now for these levels. An agent that was trained for one objective
+    /// serves that one.
+    fn serve(&self, levels: &[Buffer], objective: Objective) -> Served;
+    /// A served policy at x: appends (action, probability) pairs to `choice`, which is empty; probabilities sum to 1.
+    fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>);
+    /// What the critics predict of the return from x on; empty for an agent that does not predict laws.
+    fn predictions(&self, x: &Input) -> Vec<Prediction>;
+    /// Whether [`decide`](Self::decide) gives distributions; evaluation then reports the mode and, beside it, the
     /// distribution itself.
     fn is_stochastic(&self) -> bool;
     /// Gradient updates made so far; for an agent without gradients, whatever it counts as learning.
     fn updates(&self) -> u64;
-    /// Everything that training goes on from, as named files: safetensors for arrays, JSON for the rest.
+    /// Everything that training resumes from, as named files: safetensors for arrays, JSON for the rest.
     fn save(&self) -> Vec<(&'static str, Vec<u8>)>;
     /// Restores what [`save`](Self::save) gave, into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
@@ -153,105 +174,103 @@ pub trait Agent: Send + Sync {
     fn weights(&self) -> Vec<u8>;
 }
 
-/// The policies of an agent for what is to be large at these levels: one per level, or a single one that serves them all.
-/// Agents that were trained for one objective have no other.
-pub fn policies<'a>(
+/// A policy that an agent serves.
+#[derive(Clone, Copy)]
+pub struct ServedPolicy<'a> {
     agent: &'a dyn Agent,
-    levels: &[Buffer],
-    objective: Objective,
-) -> Vec<Box<dyn OutputPolicy + 'a>> {
-    let held = levels.iter().map(|level| agent.holding(agent.target(level, objective)?));
-    held.collect::<Option<_>>().unwrap_or_else(|| agent.output(levels))
+    memo: &'a Memo,
+    mode: bool,
 }
 
-/// An agent's policy on a tabular problem, ready for exact evaluation.
-pub struct OnTable<'a>(pub &'a dyn OutputPolicy);
+impl<'a> ServedPolicy<'a> {
+    /// The policy itself, which may draw its actions.
+    pub fn new(agent: &'a dyn Agent, memo: &'a Memo) -> Self {
+        Self { agent, memo, mode: false }
+    }
 
-impl Policy for OnTable<'_> {
+    /// Its most probable action, for certain; ties go to the lowest index.
+    pub fn mode(agent: &'a dyn Agent, memo: &'a Memo) -> Self {
+        Self { agent, memo, mode: true }
+    }
+
+    /// The memo that it starts an episode with.
+    pub fn memo(&self) -> Memo {
+        *self.memo
+    }
+
+    /// Appends (action, probability) pairs to `choice`, which is empty.
+    pub fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        self.agent.decide(self.memo, x, choice);
+        if self.mode {
+            let action = most_probable(choice);
+            choice.clear();
+            choice.push((action, 1.0));
+        }
+    }
+
+    /// The most probable action at x.
+    pub fn action(&self, x: &Input) -> usize {
+        let mut choice = Vec::new();
+        self.agent.decide(self.memo, x, &mut choice);
+        most_probable(&choice)
+    }
+}
+
+/// The most probable action; ties go to the lowest index.
+fn most_probable(choice: &[(usize, f64)]) -> usize {
+    let more = |best: (usize, f64), next: &(usize, f64)| match next.1.total_cmp(&best.1) {
+        Ordering::Greater => *next,
+        Ordering::Equal if next.0 < best.0 => *next,
+        _ => best,
+    };
+    choice.iter().fold((usize::MAX, f64::NEG_INFINITY), more).0
+}
+
+/// On a table, ready for exact evaluation.
+impl Policy for ServedPolicy<'_> {
     fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
         let observation = Observation::Index(x.state);
         let x = Input { stage: x.stage, observation: &observation, collected: x.collected };
-        self.0.decide(&x, choice);
+        ServedPolicy::decide(self, &x, choice);
     }
 }
 
-/// Why an agent cannot be made.
-#[derive(Clone, Debug, Error, PartialEq)]
-pub enum AgentError {
-    /// A setting is out of range.
-    #[error("agent.{key} must {want}, got {got}")]
-    Setting {
-        /// Which.
-        key: &'static str,
-        /// What is allowed.
-        want: &'static str,
-        /// What was given.
-        got: String,
+/// Why an agent could not learn.
+#[derive(Clone, Copy, Debug, Error, PartialEq)]
+pub enum LearnError {
+    /// A network could not be updated.
+    #[error(transparent)]
+    Network(#[from] UpdateError),
+    /// A reward is not a finite number. It was not stored.
+    #[error("the reward must be finite, got {reward}")]
+    Reward {
+        /// The reward.
+        reward: f64,
     },
-    /// A table has no row for such observations.
-    #[error(
-        "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"
-    )]
-    NotTabular {
-        /// The algorithm.
-        algo: &'static str,
-        /// The problem.
-        problem: String,
-        /// What its observations are.
-        observations: String,
+    /// An entry of a table is no longer a finite number; smaller steps may help.
+    #[error("the table of {table} is no longer finite after update {step}")]
+    TableDiverged {
+        /// What the table holds.
+        table: &'static str,
+        /// The agent's updates so far.
+        step: u64,
     },
 }
 
-/// Refuses a setting that does not hold.
-pub(crate) fn require(
-    key: &'static str,
-    holds: bool,
-    want: &'static str,
-    got: &dyn ToString,
-) -> Result<(), AgentError> {
-    if holds { Ok(()) } else { Err(AgentError::Setting { key, want, got: got.to_string() }) }
-}
-
-/// A setting that a room below has refused.
-pub(crate) fn refused(key: &'static str, error: &dyn ToString) -> AgentError {
-    AgentError::Setting { key, want: "be allowed", got: error.to_string() }
-}
-
-/// The instructions to compute with, by their name or `auto`.
-pub(crate) fn kernels(name: &str) -> Result<Kernels, AgentError> {
-    let found = if name == "auto" { Some(Kernels::detect()) } else { Kernels::named(name) };
-    found.ok_or_else(|| AgentError::Setting {
-        key: "kernels",
-        want: "be auto, or a set of instructions that this machine has",
-        got: name.to_owned(),
-    })
-}
-
-/// Refuses a number that is not positive and finite.
-pub(crate) fn positive(key: &'static str, value: f64) -> Result<(), AgentError> {
-    require(key, value > 0.0 && value.is_finite(), "be positive", &value)
-}
-
-/// Refuses a number that is negative or not finite.
-pub(crate) fn not_negative(key: &'static str, value: f64) -> Result<(), AgentError> {
-    require(key, value >= 0.0 && value.is_finite(), "not be negative", &value)
-}
-
-/// The number of states, for agents that keep tables.
-pub(crate) fn n_states(algo: &'static str, spec: &EnvSpec) -> Result<usize, AgentError> {
-    let refuse =
-        |observations| Err(AgentError::NotTabular { algo, problem: spec.name.clone(), observations });
-    match &spec.observations {
-        ObservationSpace::Discrete { n, .. } if spec.horizon_is_task => Ok(*n),
-        ObservationSpace::Discrete { .. } => refuse("a time limit that is not part of the task".to_owned()),
-        ObservationSpace::Dense(shape) => refuse(format!("arrays of shape {shape:?}")),
-    }
+/// Refuses a reward that is not finite.
+pub(crate) fn finite(reward: f64) -> Result<(), LearnError> {
+    if reward.is_finite() { Ok(()) } else { Err(LearnError::Reward { reward }) }
 }
 
 /// The index of a state, for agents that keep tables.
 pub(crate) fn state(x: &Input) -> usize {
-    match x.observation {
+    state_of(x.observation)
+}
+
+/// The same of an observation.
+pub(crate) fn state_of(observation: &Observation) -> usize {
+    match observation {
         Observation::Index(state) => *state,
-        Observation::Dense(_) => unreachable!("refused by n_states when the agent was made"),
+        _ => unreachable!("refused by settings::n_states when the agent was made"),
     }
 }

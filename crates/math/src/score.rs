@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! z̃_1 ≤ … ≤ z̃_K                                     sorted outputs of one critic
-//! B̂   = (1/β) Σ_j w_j z̃_j                           buffered score of one critic
+//! B̂   = (1/β) Σ_j w_j z̃_j                           buffered score of one critic; Σ_j c_j z̃_j in general
 //! μ_B = (1/M) Σ_m B̂_m                               ensemble mean
 //! σ_B = [ (1/(M−1)) Σ_m (B̂_m − μ_B)² ]^{1/2}        disagreement, M ≥ 2
 //! π̂   = argmax_a μ_B                                 Eq. (2)
@@ -10,6 +10,8 @@
 //! ```
 //!
 //! Where the paper is silent: the lowest index wins a tie, or the larger mean with [`argmax_by_mean`].
+
+use crate::Buffer;
 
 /// The sorted outputs z̃. A new vector, because the loss needs the raw z in its own order.
 ///
@@ -20,20 +22,60 @@ pub fn sort(quantiles: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Buffered score B̂ = (1/β) Σ_j w_j z̃_j of one critic.
+/// A score Σ_j c_j z̃_j of one critic's sorted outputs: what actions are compared by.
 ///
 /// ```
 /// use bqrl_math::{Buffer, score};
 ///
-/// let buffer = Buffer::new(0.5, 0.3)?;
+/// let buffered = score::Score::buffered(&Buffer::new(0.5, 0.3)?, 5);
 /// let sorted = score::sort(&[3.0, 1.0, 2.0, 5.0, 4.0]);
-/// let b_hat = score::buffered_score(&buffer.weights(5), buffer.beta(), &sorted);
-/// assert!((b_hat - 7.0 / 3.0).abs() < 1e-12);
+/// assert!((buffered.of(&sorted) - 7.0 / 3.0).abs() < 1e-12);
 /// # Ok::<(), bqrl_math::BufferError>(())
 /// ```
-pub fn buffered_score(weights: &[f64], beta: f64, sorted: &[f64]) -> f64 {
-    assert_eq!(weights.len(), sorted.len(), "weights and sorted quantiles, want K of each");
-    weights.iter().zip(sorted).map(|(w, z)| w * z).sum::<f64>() / beta
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    coefficients: Vec<f64>,
+}
+
+impl Score {
+    /// The paper's B̂: c_j = w_j/β.
+    pub fn buffered(buffer: &Buffer, k: usize) -> Self {
+        Self { coefficients: buffer.weights(k).iter().map(|w| w / buffer.beta()).collect() }
+    }
+
+    /// The single quantile that holds level τ, the first j with j/K ≥ τ: what is left of B̂ as β → 0.
+    pub fn point(tau: f64, k: usize) -> Self {
+        let level = (1..k).find(|&j| j as f64 / k as f64 >= tau).unwrap_or(k);
+        Self { coefficients: (1..=k).map(|j| if j == level { 1.0 } else { 0.0 }).collect() }
+    }
+
+    /// The mean of all quantiles: risk-neutral.
+    pub fn mean(k: usize) -> Self {
+        Self { coefficients: vec![1.0 / k as f64; k] }
+    }
+
+    /// Adds `weight` times the mean: B̂ is flat outside its window, so that strictly worse actions tie there.
+    #[must_use]
+    pub fn with_tie_break(mut self, weight: f64) -> Self {
+        let share = weight / self.coefficients.len() as f64;
+        self.coefficients.iter_mut().for_each(|c| *c += share);
+        self
+    }
+
+    /// c_j.
+    pub fn coefficients(&self) -> &[f64] {
+        &self.coefficients
+    }
+
+    /// Σ_j c_j z̃_j.
+    pub fn of(&self, sorted: &[f64]) -> f64 {
+        assert_eq!(
+            self.coefficients.len(),
+            sorted.len(),
+            "coefficients and sorted quantiles, want K of each"
+        );
+        self.coefficients.iter().zip(sorted).map(|(c, z)| c * z).sum()
+    }
 }
 
 /// Mean μ_B and disagreement σ_B of the members' scores of one action.
@@ -100,8 +142,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ReturnLaw;
     use crate::close::assert_close;
-    use crate::{Buffer, ReturnLaw};
 
     const NAN: f64 = f64::NAN;
 
@@ -109,8 +151,12 @@ mod tests {
     fn buffered_score_matches_hand_computation() {
         // τ = 0.5, β = 0.3, K = 5: w = (0, .2, .1, 0, 0), so B̂(1..5) = (.2·2 + .1·3)/.3 = 7/3.
         let buffer = Buffer::new(0.5, 0.3).unwrap();
-        let score = buffered_score(&buffer.weights(5), buffer.beta(), &[1.0, 2.0, 3.0, 4.0, 5.0]);
-        assert_close(score, 7.0 / 3.0, 1e-14);
+        let sorted = [1.0, 2.0, 3.0, 4.0, 5.0];
+        assert_close(Score::buffered(&buffer, 5).of(&sorted), 7.0 / 3.0, 1e-14);
+        // The tie-break adds .1 times the mean, 3. Of five quantiles, .5 lies in the third; .6 is its end; .61 is beyond.
+        assert_close(Score::buffered(&buffer, 5).with_tie_break(0.1).of(&sorted), 7.0 / 3.0 + 0.3, 1e-14);
+        assert_eq!([0.5, 0.6, 0.61, 0.99].map(|tau| Score::point(tau, 5).of(&sorted)), [3.0, 3.0, 4.0, 5.0]);
+        assert_close(Score::mean(5).of(&sorted), 3.0, 1e-14);
     }
 
     #[test]
@@ -162,7 +208,7 @@ mod tests {
     }
 
     fn score(buffer: &Buffer, quantiles: &[f64]) -> f64 {
-        buffered_score(&buffer.weights(quantiles.len()), buffer.beta(), &sort(quantiles))
+        Score::buffered(buffer, quantiles.len()).of(&sort(quantiles))
     }
 
     proptest! {

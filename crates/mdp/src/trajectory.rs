@@ -8,8 +8,10 @@
 //! Why an episode stopped decides what learning may do: `Terminated` and `Horizon` are d = 1, because here the horizon
 //! is part of the task; at a `Cutoff` (a time limit that is not part of the task) learning bootstraps.
 
+use serde::{Deserialize, Serialize};
+
 /// A discrete index or a dense tensor, flattened in row-major order; its shape is in the [`crate::env::EnvSpec`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Observation {
     /// One of finitely many states.
     Index(usize),

@@ -98,14 +98,6 @@ pub enum UpdateError {
         /// The critic's updates so far.
         step: u64,
     },
-    /// An entry of a tabular agent's table is no longer a finite number; smaller steps may help.
-    #[error("the table of {table} is no longer finite after update {step}")]
-    TableDiverged {
-        /// What the table holds.
-        table: &'static str,
-        /// The agent's updates so far.
-        step: u64,
-    },
 }
 
 impl Ensemble {
@@ -232,6 +224,24 @@ impl Ensemble {
         let mut outputs = vec![0.0; self.critics.len() * some.len()];
         for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(some.len())) {
             self.network.forward_one(critic.parameters(which), &input, &mut spare, some.start, out);
+        }
+        outputs
+    }
+
+    /// As [`act`](Self::act) for many inputs, rows of D floats one after the other, in one pass: one vector per input.
+    ///
+    /// The last bits may differ from those of [`act`](Self::act).
+    pub fn act_many(&self, which: Which, rows: &[f32]) -> Vec<Vec<f32>> {
+        let Shape { n_inputs, .. } = self.network.shape;
+        assert!(!rows.is_empty() && rows.len().is_multiple_of(n_inputs), "{} floats, want n·D", rows.len());
+        let inputs = Inputs::from_rows(rows, n_inputs);
+        let n_outputs = self.network.shape.n_outputs();
+        let mut outputs = vec![Vec::with_capacity(self.critics.len() * n_outputs); rows.len() / n_inputs];
+        for critic in 0..self.critics.len() {
+            let panels = self.forward(which, critic, &inputs);
+            for (sample, outputs) in outputs.iter_mut().enumerate() {
+                outputs.extend((0..n_outputs).map(|output| panels.get(sample, output)));
+            }
         }
         outputs
     }

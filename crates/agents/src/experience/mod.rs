@@ -1,11 +1,9 @@
-//! What agents learn from: inputs as numbers ([`encode`]), the targets that returns are told apart by ([`grid`]), transitions
-//! remembered ([`replay`]) and drawn ([`minibatch`]), whole episodes of the current policy ([`rollout`]); and how an agent is
-//! saved ([`arrays`], [`saved`]).
+//! What agents learn from: inputs as numbers ([`encode`]), transitions remembered ([`replay`]) and drawn ([`minibatch`]),
+//! episodes that are not over yet ([`open`]); and how an agent is saved ([`arrays`], [`saved`]).
 
 pub mod arrays;
 pub mod encode;
-pub mod grid;
 pub mod minibatch;
+pub mod open;
 pub mod replay;
-pub mod rollout;
 pub mod saved;

@@ -2,7 +2,7 @@
 
 use bqrl_math::rng::{Rng, RngState};
 use bqrl_nn::Ensemble;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::arrays::RestoreError;
 
@@ -24,6 +24,11 @@ pub fn json<T: for<'de> Deserialize<'de>>(name: &str, parts: Parts) -> Result<T,
     serde_json::from_slice(&part(name, parts)?).map_err(|error| wrong(name, &error))
 }
 
+/// A part as JSON.
+pub fn to_json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain numbers serialise")
+}
+
 /// Networks of the same sizes as `like`, computing with the same kernels.
 pub fn networks(name: &str, like: &Ensemble, parts: Parts) -> Result<Ensemble, RestoreError> {
     let networks = Ensemble::from_bytes(&part(name, parts)?).map_err(|error| wrong(name, &error))?;
@@ -39,7 +44,7 @@ pub fn position(rng: &Rng) -> [u64; 3] {
     [seed, stream, word_pos]
 }
 
-/// A random stream that goes on from its [`position`].
+/// A random stream that continues from its [`position`].
 pub fn at([seed, stream, word_pos]: [u64; 3]) -> Rng {
     Rng::from_state(RngState { seed, stream, word_pos })
 }

@@ -1,14 +1,15 @@
 //! The settings of target tracking and what is allowed.
 
 use bqrl_math::buffer::check_tau;
+use bqrl_math::schedule::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::StateEncoding;
-use crate::{AgentError, not_negative, positive, require};
+use crate::settings::{at_least, not_negative, positive, positive_span, require, share};
+use crate::{AgentError, Kernels};
 
-/// Every setting. The levels that the agent is asked for are none of them.
+/// Every setting. The levels that the agent is asked for are not among them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     /// M.
     pub n_critics: usize,
@@ -26,12 +27,12 @@ pub struct Config {
     pub return_high: f64,
     /// Levels that the behaviour plays for, one drawn per episode.
     pub behaviour_tau: Vec<f64>,
-    /// Chance 1/(1 + t/this) that an episode follows a single critic, in episodes.
-    pub thompson_decay: f64,
+    /// An episode follows a single critic with probability 1/(1 + t/this).
+    pub thompson_decay: Span,
     /// Size of the random priors on the logits, …
     pub prior_scale: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub prior_decay: f64,
+    /// … which falls as 1/(1 + t/this).
+    pub prior_decay: Span,
     /// How far P at the root may fall short of 1 − τ for a target to count as reached.
     pub root_margin: f64,
     /// ζ.
@@ -40,16 +41,16 @@ pub struct Config {
     pub output_scale: f64,
     /// Initial output bias: optimistic when positive.
     pub output_bias: f64,
-    /// Step size in the end …
+    /// Final step size.
     pub learning_rate: f64,
-    /// … plus this much at first, …
+    /// Extra initial step size, …
     pub learning_rate_extra: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub learning_rate_decay: f64,
-    /// Decoupled weight decay at first, …
+    /// … which falls as 1/(1 + t/this).
+    pub learning_rate_decay: Span,
+    /// Initial decoupled weight decay, …
     pub weight_decay: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub weight_decay_decay: f64,
+    /// … which falls as 1/(1 + t/this).
+    pub weight_decay_decay: Span,
     /// |ℬ|.
     pub batch_size: usize,
     /// Transitions held in 𝒟.
@@ -70,19 +71,18 @@ pub struct Config {
     pub stage_thermometer: usize,
     /// How a discrete state is written.
     pub state_encoding: StateEncoding,
-    /// Instructions to compute with: auto, or one of avx512, avx2, neon, scalar. Variants differ in the last bits.
-    pub kernels: String,
+    /// Instructions to compute with. Variants differ in the last bits.
+    pub kernels: Kernels,
 }
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), AgentError> {
-        let at_least = |key, value: usize, least: usize, want| require(key, value >= least, want, &value);
-        at_least("n_critics", self.n_critics, 1, "be at least 1")?;
-        at_least("n_targets", self.n_targets, 1, "be at least 1")?;
+        at_least("n_critics", self.n_critics, 1)?;
+        at_least("n_targets", self.n_targets, 1)?;
         let parts = self.ramps.iter().all(|&width| width > 0.0 && width <= 1.0);
         require("ramps", parts, "be numbers in (0, 1]", &format!("{:?}", self.ramps))?;
-        at_least("batch_size", self.batch_size, 1, "be at least 1")?;
-        at_least("replay_capacity", self.replay_capacity, 1, "be at least 1")?;
+        at_least("batch_size", self.batch_size, 1)?;
+        at_least("replay_capacity", self.replay_capacity, 1)?;
         let fractions = self.weights.iter().all(|w| (0.0..=1.0).contains(w)) && !self.weights.is_empty();
         require("weights", fractions, "be numbers in [0, 1], at least one", &format!("{:?}", self.weights))?;
         let levels = self.behaviour_tau.iter().all(|&tau| check_tau(tau).is_ok());
@@ -101,14 +101,13 @@ impl Config {
             "exceed return_low, or both be 0",
             &format!("{high} with return_low {low}"),
         )?;
-        require("zeta", self.zeta > 0.0 && self.zeta <= 1.0, "lie in (0, 1]", &self.zeta)?;
-        let share = self.bootstrap > 0.0 && self.bootstrap <= 1.0;
-        require("bootstrap", share, "lie in (0, 1]", &self.bootstrap)?;
-        positive("thompson_decay", self.thompson_decay)?;
-        positive("prior_decay", self.prior_decay)?;
+        share("zeta", self.zeta)?;
+        share("bootstrap", self.bootstrap)?;
+        positive_span("thompson_decay", &self.thompson_decay)?;
+        positive_span("prior_decay", &self.prior_decay)?;
         positive("learning_rate", self.learning_rate)?;
-        positive("learning_rate_decay", self.learning_rate_decay)?;
-        positive("weight_decay_decay", self.weight_decay_decay)?;
+        positive_span("learning_rate_decay", &self.learning_rate_decay)?;
+        positive_span("weight_decay_decay", &self.weight_decay_decay)?;
         positive("updates_per_root", self.updates_per_root)?;
         positive("updates_per_step", self.updates_per_step)?;
         positive("imagined_decay", self.imagined_decay)?;

@@ -3,9 +3,12 @@
 // Every test file uses a part of these.
 #![allow(dead_code)]
 
-use bqrl_agents::{Agent, Input, Transition};
-use bqrl_math::rng::{Purpose, stream};
-use bqrl_mdp::env::Env;
+use bqrl_agents::play::Play;
+use bqrl_agents::{Agent, Memo, Objective, ServedPolicy};
+use bqrl_math::buffer::Buffer;
+use bqrl_math::rng::Purpose;
+use bqrl_math::schedule::Clock;
+use bqrl_mdp::lanes::NativeLanes;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
 
@@ -15,42 +18,47 @@ pub fn build(name: &str, parameters: &[(&str, &str)]) -> TabularEnv {
     TabularEnv::new(problems::build(name, &owned).unwrap())
 }
 
-/// Plays episodes, with rewards discounted as training does it.
-pub fn train(agent: &mut dyn Agent, env: &mut TabularEnv, episodes: std::ops::Range<usize>, seed: u64) {
-    let rng = &mut stream(seed, Purpose::Env);
-    let discount = env.spec().discount;
-    for episode in episodes {
-        agent.begin_episode(episode);
-        let mut observation = env.reset(rng);
-        let (mut stage, mut collected) = (0, 0.0);
-        loop {
-            let x = Input { stage, observation: &observation, collected };
-            let action = agent.act(&x);
-            let step = env.step(action, rng);
-            let reward = discount.powi(stage as i32) * step.reward;
-            let next =
-                Input { stage: stage + 1, observation: &step.observation, collected: collected + reward };
-            agent.observe(&Transition { x, action, reward, next, end: step.end }).unwrap();
-            (stage, collected) = (next.stage, next.collected);
-            if step.end.is_over() {
-                break;
-            }
-            observation = step.observation;
-        }
+/// Trains for some episodes, in one lane.
+pub fn train(agent: &mut dyn Agent, env: &TabularEnv, episodes: std::ops::Range<usize>, seed: u64) {
+    train_lanes(agent, env, episodes, seed, 1);
+}
+
+/// Trains until the last of these episodes has ended, in several lanes.
+pub fn train_lanes(
+    agent: &mut dyn Agent,
+    env: &TabularEnv,
+    episodes: std::ops::Range<usize>,
+    seed: u64,
+    lanes: usize,
+) {
+    let mut play = Play::new(Box::new(NativeLanes::new(lanes, seed, Purpose::Env, || Box::new(env.clone()))));
+    let mut clock = Clock { episodes: episodes.start as u64, steps: 0 };
+    while clock.episodes < episodes.end as u64 {
+        play.train(agent, &mut clock).unwrap();
     }
+}
+
+/// The memo of the policy for one level.
+pub fn memo(agent: &dyn Agent, level: &Buffer, objective: Objective) -> Memo {
+    *agent.serve(&[*level], objective).at(0)
+}
+
+/// The greedy policy of an agent that serves one.
+pub fn greedy<'a>(agent: &'a dyn Agent, memo: &'a Memo) -> ServedPolicy<'a> {
+    ServedPolicy::mode(agent, memo)
 }
 
 /// Saving and restoring must go on bit for bit, and refuse what does not fit.
 pub fn goes_on_after_restoring(make: &dyn Fn(&TabularEnv) -> Box<dyn Agent>) {
-    let mut env = build("frozen-lake", &[("horizon", "20")]);
+    let env = build("frozen-lake", &[("horizon", "20")]);
     let mut whole = make(&env);
-    train(&mut *whole, &mut env, 0..11, 3);
+    train(&mut *whole, &env, 0..11, 3);
     let saved = whole.save();
     let mut restored = make(&env);
     let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
     restored.restore(&part).unwrap();
-    train(&mut *whole, &mut env, 11..21, 4);
-    train(&mut *restored, &mut env, 11..21, 4);
+    train(&mut *whole, &env, 11..21, 4);
+    train(&mut *restored, &env, 11..21, 4);
     assert_eq!(whole.save(), restored.save());
     assert!(restored.restore(&|_| None).is_err());
     for (broken, _) in &saved {

@@ -83,15 +83,9 @@ fn targets(target: &Net, rule: Rule, k: usize, next: &[f64], reward: f64, done: 
     if done {
         return vec![reward; k];
     }
-    let weights = rule.buffer.weights(k);
+    let score = score::Score::buffered(&rule.buffer, k).with_tie_break(rule.tie_break);
     let sorted: Vec<Vec<f64>> = forward(target, next).chunks(k).map(score::sort).collect();
-    let scores: Vec<f64> = sorted
-        .iter()
-        .map(|z| {
-            score::buffered_score(&weights, rule.buffer.beta(), z)
-                + rule.tie_break * z.iter().sum::<f64>() / k as f64
-        })
-        .collect();
+    let scores: Vec<f64> = sorted.iter().map(|z| score.of(z)).collect();
     sorted[score::argmax(&scores)].iter().map(|z| reward + z).collect()
 }
 

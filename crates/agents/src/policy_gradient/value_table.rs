@@ -12,8 +12,8 @@
 //! that rise are met by every level, so that V runs ahead of their mean until they settle. That is wanted: bootstrapped
 //! targets lag behind a policy that improves (docs/agents/policy-gradients.md has the comparison with plain means).
 
+use super::stage_table::StageTable;
 use crate::experience::arrays::{Array, Arrays, RestoreError};
-use crate::stage_table::StageTable;
 
 /// V.
 #[derive(Clone, Debug, PartialEq)]

@@ -31,20 +31,22 @@ mod soft_quantile;
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_math::score::argmax_by_mean;
 use bqrl_mdp::env::EnvSpec;
-use bqrl_mdp::trajectory::End;
-use bqrl_nn::UpdateError;
+use bqrl_mdp::trajectory::{End, Observation};
 use serde::{Deserialize, Serialize};
 
 use self::soft_quantile::Forces;
 pub use self::soft_quantile::soft_quantile_step;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
+use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
+use crate::settings::{at_least, n_states, not_negative, positive, positive_span, probability, require};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
-    require, state,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
+    Waiting, finite, state,
 };
 
 /// The most values q_h(s, α, a) that are kept: 1 GiB.
@@ -52,7 +54,6 @@ const MAX_VALUES: usize = 1 << 27;
 
 /// Every setting but τ.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     /// J.
     pub n_levels: usize,
@@ -66,8 +67,8 @@ pub struct Config {
     pub step_decay: f64,
     /// ε_0.
     pub epsilon_0: f64,
-    /// Episodes after which ε has halved.
-    pub epsilon_decay: f64,
+    /// After this time ε has halved.
+    pub epsilon_decay: Span,
     /// Earlier episodes that are learned from again after each episode.
     pub replay_episodes: usize,
     /// Whether a transition teaches every stage, where the problem is known to be the same at all of them.
@@ -80,13 +81,13 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        require("n_levels", self.n_levels >= 1, "be at least 1", &self.n_levels)?;
+        at_least("n_levels", self.n_levels, 1)?;
         require("kappa", (1e-6..=1.0).contains(&self.kappa), "lie in [1e-6, 1]", &self.kappa)?;
         require("initial_value", self.initial_value.is_finite(), "be finite", &self.initial_value)?;
         positive("step_0", self.step_0)?;
         positive("step_decay", self.step_decay)?;
-        require("epsilon_0", (0.0..=1.0).contains(&self.epsilon_0), "lie in [0, 1]", &self.epsilon_0)?;
-        positive("epsilon_decay", self.epsilon_decay)?;
+        probability("epsilon_0", self.epsilon_0)?;
+        positive_span("epsilon_decay", &self.epsilon_decay)?;
         not_negative("tie_tolerance", self.tie_tolerance)?;
         not_negative("reward_scale", self.reward_scale)
     }
@@ -130,12 +131,14 @@ pub struct VarQ {
     visits: Vec<u64>,
     /// How often each state was the first.
     starts: Vec<u64>,
-    /// Every step so far, and where episodes begin.
+    /// Every step of a whole episode so far, and where episodes begin.
     steps: Vec<Step>,
     episodes: Vec<usize>,
+    /// Whole episodes that were not learned from yet.
+    pending: usize,
+    open: OpenEpisodes<Step>,
     /// v, in units of `reward_scale`.
     target: f64,
-    epsilon_t: f64,
     behaviour: Rng,
     replay: Rng,
     updates: u64,
@@ -162,7 +165,7 @@ impl VarQ {
         let (Some(cells), Some(values)) = (cells, values) else {
             return Err(AgentError::Setting {
                 key: "n_levels",
-                want: "keep horizon × states × actions × levels within 2^27",
+                want: "keep horizon × states × actions × levels within 2^27".to_owned(),
                 got: config.n_levels.to_string(),
             });
         };
@@ -179,8 +182,9 @@ impl VarQ {
             starts: vec![0; n_states],
             steps: Vec::new(),
             episodes: Vec::new(),
+            pending: 0,
+            open: OpenEpisodes::default(),
             target: config.initial_value,
-            epsilon_t: config.epsilon_0,
             behaviour: stream(seed, Purpose::Agent),
             replay: stream(seed, Purpose::Replay),
             updates: 0,
@@ -213,7 +217,7 @@ impl VarQ {
 
     /// Moves q_h(s, ·, a) by β_n towards the quantiles of r + (1−d) max_a' q_{h+1}(s', ·, a'); several outcomes with their
     /// probabilities make the expected update.
-    fn learn(&mut self, stage: usize, state: usize, action: usize, outcomes: &[Outcome]) {
+    fn update(&mut self, stage: usize, state: usize, action: usize, outcomes: &[Outcome]) {
         let n_levels = self.config.n_levels;
         let mut targets = std::mem::take(&mut self.targets);
         targets.clear();
@@ -254,7 +258,7 @@ impl VarQ {
             let stages = if self.share_stages { 0..self.horizon } else { stage..stage + 1 };
             for stage in stages.rev() {
                 let next = (!terminated && stage + 1 < self.horizon).then_some(next);
-                self.learn(stage, state, action, &[Outcome { probability: 1.0, reward, next }]);
+                self.update(stage, state, action, &[Outcome { probability: 1.0, reward, next }]);
             }
         }
     }
@@ -291,59 +295,77 @@ impl VarQ {
         argmax_by_mean(&scores, &means, tolerance)
     }
 
-    /// After an episode: it, and some of those before, are learned from.
-    fn learn_from_experience(&mut self) {
-        self.learn_episode(self.episodes.len() - 1);
+    /// Learns from an episode and from some of those before it.
+    fn learn_from_experience(&mut self, episode: usize) {
+        self.learn_episode(episode);
         for _ in 0..self.config.replay_episodes {
-            let episode = self.replay.below(self.episodes.len());
+            let episode = self.replay.below(episode + 1);
             self.learn_episode(episode);
-        }
-        if self.config.replay_episodes == 0 {
-            self.steps.clear();
-            self.episodes.clear();
         }
         self.target = self.root_target();
     }
 }
 
 impl Agent for VarQ {
-    fn begin_episode(&mut self, episode: usize) {
-        self.epsilon_t = self.config.epsilon_0 / (1.0 + episode as f64 / self.config.epsilon_decay);
-        self.episodes.push(self.steps.len());
+    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
+        self.open.restart(lane);
+        Memo::default()
     }
 
-    fn act(&mut self, x: &Input) -> usize {
-        if self.behaviour.uniform() < self.epsilon_t {
-            self.behaviour.below(self.n_actions)
-        } else {
-            self.execute(x)
+    fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        let epsilon_t = self.config.epsilon_0 / self.config.epsilon_decay.slowdown(clock);
+        let mut actions = Vec::with_capacity(waiting.len());
+        for lane in waiting {
+            let explores = self.behaviour.uniform() < epsilon_t;
+            actions.push(if explores { self.behaviour.below(self.n_actions) } else { self.execute(&lane.x) });
         }
+        actions
     }
 
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
         let Transition { x, action, reward, next, end } = *transition;
-        if !reward.is_finite() {
-            return Err(UpdateError::NotFinite { name: "reward", transition: 0, value: reward as f32 });
-        }
+        finite(reward)?;
         if x.stage == 0 {
             self.starts[state(&x)] += 1;
         }
-        self.steps.push(Step {
+        let step = Step {
             stage: x.stage,
             state: state(&x),
             action,
             reward: reward / self.reward_scale,
             next: state(&next),
             terminated: end == End::Terminated,
-        });
-        if end.is_over() {
-            self.learn_from_experience();
+        };
+        if let Some(episode) = self.open.step(lane, step, end.is_over()) {
+            self.episodes.push(self.steps.len());
+            self.steps.extend(episode);
+            self.pending += 1;
         }
         Ok(())
     }
 
-    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
-        vec![Box::new(|x: &Input| self.execute(x))]
+    fn learn(&mut self, _: &Clock) -> Result<(), LearnError> {
+        let new = std::mem::take(&mut self.pending);
+        for episode in self.episodes.len() - new..self.episodes.len() {
+            self.learn_from_experience(episode);
+        }
+        if new > 0 && self.config.replay_episodes == 0 {
+            self.steps.clear();
+            self.episodes.clear();
+        }
+        Ok(())
+    }
+
+    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.push((self.execute(x), 1.0));
+    }
+
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
     }
 
     fn is_stochastic(&self) -> bool {
@@ -360,9 +382,10 @@ impl Agent for VarQ {
             behaviour: saved::position(&self.behaviour),
             replay: saved::position(&self.replay),
         };
-        let whole =
-            |of: fn(&Step) -> usize| self.steps.iter().map(|step| of(step) as u64).collect::<Vec<_>>();
-        let rewards: Vec<f64> = self.steps.iter().map(|step| step.reward).collect();
+        let (open, lengths) = self.open.columns();
+        let all: Vec<&Step> = self.steps.iter().chain(open).collect();
+        let whole = |of: fn(&Step) -> usize| all.iter().map(|step| of(step) as u64).collect::<Vec<_>>();
+        let rewards: Vec<f64> = all.iter().map(|step| step.reward).collect();
         let episodes: Vec<u64> = self.episodes.iter().map(|&first| first as u64).collect();
         let steps = to_bytes(&[
             Array::u64("stage", &whole(|step| step.stage)),
@@ -372,6 +395,7 @@ impl Agent for VarQ {
             Array::u64("next", &whole(|step| step.next)),
             Array::u64("terminated", &whole(|step| usize::from(step.terminated))),
             Array::u64("episodes", &episodes),
+            Array::u64("open", &lengths),
         ]);
         vec![
             ("table.safetensors", self.weights()),
@@ -390,9 +414,10 @@ impl Agent for VarQ {
             return Err(RestoreError(format!("table.safetensors: sizes {sizes:?}, want {want:?}")));
         }
         let bytes = saved::part("steps.safetensors", file)?;
-        let (steps, episodes) = self.read_steps(&Arrays::read(&bytes)?)?;
+        let (steps, episodes, open) = self.read_steps(&Arrays::read(&bytes)?)?;
         let State { updates, behaviour, replay } = saved::json("agent.json", file)?;
         (self.q, self.visits, self.starts, self.steps, self.episodes) = (q, visits, starts, steps, episodes);
+        self.open = open;
         (self.updates, self.behaviour, self.replay) = (updates, saved::at(behaviour), saved::at(replay));
         self.target = self.root_target();
         Ok(())
@@ -407,9 +432,12 @@ impl Agent for VarQ {
     }
 }
 
+/// Steps of whole episodes, where those begin, and open episodes.
+type SavedSteps = (Vec<Step>, Vec<usize>, OpenEpisodes<Step>);
+
 impl VarQ {
     /// The steps of a checkpoint, refused where the table has no row for them.
-    fn read_steps(&self, arrays: &Arrays) -> Result<(Vec<Step>, Vec<usize>), RestoreError> {
+    fn read_steps(&self, arrays: &Arrays) -> Result<SavedSteps, RestoreError> {
         let whole = |name: &str, limit: usize| {
             let values = arrays.u64(name)?;
             match values.iter().find(|&&value| value >= limit as u64) {
@@ -427,8 +455,10 @@ impl VarQ {
             whole("terminated", 2)?,
         ];
         let episodes = whole("episodes", n.max(1))?;
+        let lengths = arrays.u64("open")?;
+        let misfit = || RestoreError("steps.safetensors: the columns do not fit together".into());
         if columns.iter().any(|column| column.len() != n) || !episodes.is_sorted() {
-            return Err(RestoreError("steps.safetensors: the columns do not fit together".into()));
+            return Err(misfit());
         }
         let [stage, state, action, next, terminated] = columns;
         let step = |i: usize| Step {
@@ -439,7 +469,15 @@ impl VarQ {
             next: next[i],
             terminated: terminated[i] == 1,
         };
-        Ok(((0..n).map(step).collect(), episodes))
+        let mut steps: Vec<Step> = (0..n).map(step).collect();
+        let n_open = lengths.iter().try_fold(0_usize, |sum, &length| sum.checked_add(length as usize));
+        let first_open = n_open.and_then(|open| n.checked_sub(open)).ok_or_else(misfit)?;
+        let open = OpenEpisodes::from_columns(steps.split_off(first_open), &lengths).ok_or_else(misfit)?;
+        if episodes.last().is_some_and(|&last| last >= first_open) || (episodes.is_empty() && first_open > 0)
+        {
+            return Err(misfit());
+        }
+        Ok((steps, episodes, open))
     }
 }
 

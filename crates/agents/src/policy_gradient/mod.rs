@@ -1,4 +1,4 @@
-//! What PPO and TRPO have in common: a softmax table that acts, a value table, and the episodes since the last update.
+//! What the policy gradients on tables have in common. PPO and TRPO: a softmax table that acts, a value table, and the episodes since the last update.
 //!
 //! ```text
 //! π(a | h, s) = softmax of logits(h, s)         at first all 0: every action equally likely
@@ -6,19 +6,21 @@
 //! act ~ π,   output = π; evaluation reports its mode (the greedy policy) and π itself
 //! ```
 
+pub mod rollout;
+pub mod stage_table;
+pub mod value_table;
+
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
 
+use self::rollout::Rollout;
+use self::stage_table::{StageTable, check_widths, kl};
+use self::value_table::ValueTable;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
-use crate::experience::rollout::Rollout;
 use crate::experience::saved;
-use crate::stage_table::{StageTable, check_widths, kl};
-use crate::value_table::ValueTable;
-use crate::{
-    AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
-};
+use crate::settings::{n_states, not_negative, share};
+use crate::{AgentError, Input, LearnError, RestoreError, Transition, Waiting, finite, state};
 
 /// How the tables learn.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -34,7 +36,7 @@ pub struct TableConfig {
 impl TableConfig {
     pub(crate) fn check(&self) -> Result<(), AgentError> {
         let Self { stage_widths, value_rate: rate, value_prior } = self;
-        require("value_rate", *rate > 0.0 && *rate <= 1.0, "lie in (0, 1]", rate)?;
+        share("value_rate", *rate)?;
         not_negative("value_prior", *value_prior)?;
         check_widths(stage_widths)
     }
@@ -103,20 +105,30 @@ impl ActorCritic {
         })
     }
 
-    /// Draws an action.
-    pub fn act(&mut self, x: &Input) -> usize {
-        self.actions.categorical(&self.logits.policy(x.stage, state(x)))
+    /// Draws an action for every waiting lane.
+    pub fn act(&mut self, waiting: &[Waiting]) -> Vec<usize> {
+        let draw =
+            |lane: &Waiting| self.actions.categorical(&self.logits.policy(lane.x.stage, state(&lane.x)));
+        waiting.iter().map(draw).collect()
     }
 
-    /// Remembers a transition; says whether it was the last of `episodes` episodes.
-    pub fn remember(&mut self, transition: &Transition, episodes: usize) -> bool {
-        self.rollout.store(transition);
-        self.rollout.episodes() == episodes
+    /// π(· | h, s), to be appended to a choice.
+    pub fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.extend(self.logits.policy(x.stage, state(x)).into_iter().enumerate());
+    }
+
+    /// Remembers a transition of a lane.
+    pub fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        finite(transition.reward)?;
+        let x = &transition.x;
+        let probability = self.logits.policy(x.stage, state(x))[transition.action];
+        self.rollout.store(lane, transition, probability);
+        Ok(())
     }
 
     /// Refuses tables that are no longer finite.
-    pub fn check(&self) -> Result<(), UpdateError> {
-        let diverged = |table| Err(UpdateError::TableDiverged { table, step: self.updates });
+    pub fn check(&self) -> Result<(), LearnError> {
+        let diverged = |table| Err(LearnError::TableDiverged { table, step: self.updates });
         if !self.logits.values().iter().all(|logit| logit.is_finite()) {
             diverged("logits")
         } else if !self.values.is_finite() {
@@ -190,13 +202,4 @@ impl ActorCritic {
 /// Σ_hs d_hs KL(π_old(· | h, s) ‖ π(· | h, s)): from old to new, averaged over the visited states.
 pub fn mean_kl(visits: &[Visit], logits: &StageTable) -> f64 {
     visits.iter().map(|visit| visit.share * kl(&visit.policy, &logits.policy(visit.stage, visit.state))).sum()
-}
-
-/// The policy of a table of logits; the mode is taken by whoever evaluates.
-pub struct SoftmaxPolicy<'a>(pub &'a StageTable);
-
-impl OutputPolicy for SoftmaxPolicy<'_> {
-    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        choice.extend(self.0.policy(x.stage, state(x)).into_iter().enumerate());
-    }
 }

@@ -11,32 +11,35 @@
 //! ```
 //!
 //! Where no j is good enough the parameters are put back as they were. With `stage_widths` = `[1]` the matrix F is block-diagonal;
-//! tables that share stages couple its blocks through their sums (see [`crate::stage_table`]), and the product stays exact.
+//! tables that share stages couple its blocks through their sums (see [`crate::policy_gradient::stage_table`]), and the product stays exact.
 //! What the source leaves open: δ falls as 1/(1 + t/`max_kl_decay`) over the episodes, because a step of constant size follows
-//! noise once the policy is good; V is fitted as in PPO.
+//! noise once the policy is good; V is fitted as in PPO. With several lanes an episode may span an update: the ratio is then
+//! to the probability with which the action was taken.
 
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::UpdateError;
+use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
-use crate::actor_critic::{ActorCritic, SoftmaxPolicy, TableConfig, Visit, mean_kl};
-use crate::experience::rollout::{Decision, normalise};
-use crate::stage_table::{StageTable, score_function};
+use crate::policy_gradient::rollout::{Decision, normalise};
+use crate::policy_gradient::stage_table::{StageTable, score_function};
+use crate::policy_gradient::{ActorCritic, TableConfig, Visit, mean_kl};
+use crate::settings::{at_least, not_negative, positive, positive_span, probability, require};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
+    Waiting,
 };
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Episodes of one policy before it is changed.
     pub episodes_per_update: usize,
-    /// δ in the beginning, …
+    /// Initial δ, …
     pub max_kl: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub max_kl_decay: f64,
+    /// … which falls as 1/(1 + t/this).
+    pub max_kl_decay: Span,
     /// Added to the diagonal of F.
     pub damping: f64,
     /// Steps of conjugate gradients at most.
@@ -57,17 +60,15 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        let at_least_1 = |key, value: usize| require(key, value >= 1, "be at least 1", &value);
-        at_least_1("episodes_per_update", self.episodes_per_update)?;
-        at_least_1("cg_iterations", self.cg_iterations)?;
-        at_least_1("line_search_steps", self.line_search_steps)?;
+        at_least("episodes_per_update", self.episodes_per_update, 1)?;
+        at_least("cg_iterations", self.cg_iterations, 1)?;
+        at_least("line_search_steps", self.line_search_steps, 1)?;
         positive("max_kl", self.max_kl)?;
-        positive("max_kl_decay", self.max_kl_decay)?;
+        positive_span("max_kl_decay", &self.max_kl_decay)?;
         not_negative("damping", self.damping)?;
         let b = self.backtrack_factor;
         require("backtrack_factor", 0.0 < b && b < 1.0, "lie in (0, 1)", &b)?;
-        let lambda = self.gae_lambda;
-        require("gae_lambda", (0.0..=1.0).contains(&lambda), "lie in [0, 1]", &lambda)?;
+        probability("gae_lambda", self.gae_lambda)?;
         self.tables().check()
     }
 
@@ -84,7 +85,6 @@ const CG_TOLERANCE: f64 = 1e-8;
 pub struct Trpo {
     config: Config,
     tables: ActorCritic,
-    max_kl: f64,
 }
 
 impl Trpo {
@@ -92,12 +92,12 @@ impl Trpo {
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("trpo", &config.tables(), spec, seed)?;
-        Ok(Self { max_kl: config.max_kl, tables, config })
+        Ok(Self { tables, config })
     }
 
     /// An update from the rollout, which is then forgotten.
-    fn update(&mut self) -> Result<(), UpdateError> {
-        let Self { config, tables, max_kl } = self;
+    fn update(&mut self, max_kl: f64) -> Result<(), LearnError> {
+        let Self { config, tables } = self;
         let mut estimates = tables.rollout.estimate(&tables.values, config.gae_lambda);
         normalise(&mut estimates.advantages);
         let surrogate = Surrogate {
@@ -112,10 +112,10 @@ impl Trpo {
         let curvature = dot(&x, &product(&x));
         // No curvature, no direction: every advantage is the same.
         if curvature > 0.0 {
-            let scale = (2.0 * *max_kl / curvature).sqrt();
+            let scale = (2.0 * max_kl / curvature).sqrt();
             let step: Vec<f64> = x.iter().map(|x| scale * x).collect();
             let factors = (0..config.line_search_steps).map(|j| config.backtrack_factor.powi(j as i32));
-            line_search(&mut tables.logits, &surrogate, &step, *max_kl, factors);
+            line_search(&mut tables.logits, &surrogate, &step, max_kl, factors);
         }
         tables.updates += 1;
         tables.rollout.fit(&mut tables.values, &estimates.targets);
@@ -136,8 +136,7 @@ impl Surrogate<'_> {
     /// L(θ).
     fn value(&self, logits: &StageTable) -> f64 {
         let term = |(d, advantage): (&Decision, &f64)| {
-            let probability = |table: &StageTable| table.policy(d.stage, d.state)[d.action];
-            probability(logits) / probability(&self.old) * advantage
+            logits.policy(d.stage, d.state)[d.action] / d.probability * advantage
         };
         self.decisions.iter().zip(self.advantages).map(term).sum::<f64>() / self.decisions.len() as f64
     }
@@ -152,7 +151,8 @@ impl Surrogate<'_> {
         let mut gradient = self.old.zeros();
         for (d, advantage) in self.decisions.iter().zip(self.advantages) {
             let policy = self.old.policy(d.stage, d.state);
-            let scale = advantage / self.decisions.len() as f64;
+            let ratio = policy[d.action] / d.probability;
+            let scale = ratio * advantage / self.decisions.len() as f64;
             gradient.add(d.stage, d.state, &score_function(&policy, d.action, scale));
         }
         gradient
@@ -227,21 +227,36 @@ fn line_search(
 }
 
 impl Agent for Trpo {
-    fn begin_episode(&mut self, episode: usize) {
-        let Config { max_kl, max_kl_decay, .. } = self.config;
-        self.max_kl = max_kl / (1.0 + episode as f64 / max_kl_decay);
+    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
+        self.tables.rollout.restart(lane);
+        Memo::default()
     }
 
-    fn act(&mut self, x: &Input) -> usize {
-        self.tables.act(x)
+    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        self.tables.act(waiting)
     }
 
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
-        if self.tables.remember(transition, self.config.episodes_per_update) { self.update() } else { Ok(()) }
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.tables.store(lane, transition)
     }
 
-    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
-        vec![Box::new(SoftmaxPolicy(&self.tables.logits))]
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        if self.tables.rollout.episodes() < self.config.episodes_per_update {
+            return Ok(());
+        }
+        self.update(self.config.max_kl / self.config.max_kl_decay.slowdown(clock))
+    }
+
+    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        self.tables.decide(x, choice);
+    }
+
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
     }
 
     fn is_stochastic(&self) -> bool {

@@ -10,8 +10,9 @@
 //! The standard deviation divides by n. Advantages that are all equal become 0: episodes without any surprise teach
 //! nothing.
 
-use super::arrays::{Array, Arrays, RestoreError};
-use crate::value_table::ValueTable;
+use super::value_table::ValueTable;
+use crate::experience::arrays::{Array, Arrays, RestoreError};
+use crate::experience::open::OpenEpisodes;
 use crate::{Transition, state};
 
 /// A decision, and what came of it.
@@ -31,13 +32,16 @@ pub struct Decision {
     pub is_final: bool,
     /// Whether the episode goes on.
     pub goes_on: bool,
+    /// π(a | h, s) of the policy that took it.
+    pub probability: f64,
 }
 
-/// The decisions of a few episodes, in order.
+/// The decisions of a few whole episodes, one after the other, and of those that are not over yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rollout {
     decisions: Vec<Decision>,
     episodes: usize,
+    open: OpenEpisodes<Decision>,
 }
 
 /// A_t before normalisation, and y_t.
@@ -50,10 +54,10 @@ pub struct Estimates {
 }
 
 impl Rollout {
-    /// Remembers a transition.
-    pub fn store(&mut self, transition: &Transition) {
+    /// Remembers a transition of a lane, taken with this probability.
+    pub fn store(&mut self, lane: usize, transition: &Transition, probability: f64) {
         let Transition { x, action, reward, next, end } = *transition;
-        self.decisions.push(Decision {
+        let decision = Decision {
             stage: x.stage,
             state: state(&x),
             action,
@@ -61,8 +65,17 @@ impl Rollout {
             next_state: state(&next),
             is_final: end.is_final(),
             goes_on: !end.is_over(),
-        });
-        self.episodes += usize::from(end.is_over());
+            probability,
+        };
+        if let Some(episode) = self.open.step(lane, decision, end.is_over()) {
+            self.decisions.extend(episode);
+            self.episodes += 1;
+        }
+    }
+
+    /// Forgets the open episode of a lane.
+    pub fn restart(&mut self, lane: usize) {
+        self.open.restart(lane);
     }
 
     /// Whole episodes remembered.
@@ -75,7 +88,7 @@ impl Rollout {
         &self.decisions
     }
 
-    /// Forgets everything.
+    /// Forgets the whole episodes.
     pub fn clear(&mut self) {
         self.decisions.clear();
         self.episodes = 0;
@@ -106,15 +119,20 @@ impl Rollout {
     }
 
     pub(crate) fn to_arrays(&self) -> Vec<Array> {
+        let (open, lengths) = self.open.columns();
+        let all: Vec<&Decision> = self.decisions.iter().chain(open).collect();
         let column = |of: fn(&Decision) -> usize| -> Vec<u64> {
-            self.decisions.iter().map(|decision| of(decision) as u64).collect()
+            all.iter().map(|decision| of(decision) as u64).collect()
         };
-        let rewards: Vec<f64> = self.decisions.iter().map(|decision| decision.reward).collect();
+        let real =
+            |of: fn(&Decision) -> f64| -> Vec<f64> { all.iter().map(|decision| of(decision)).collect() };
         vec![
             Array::u64("stages", &column(|d| d.stage)),
             Array::u64("states", &column(|d| d.state)),
             Array::u64("actions", &column(|d| d.action)),
-            Array::f64("rewards", &rewards),
+            Array::f64("rewards", &real(|d| d.reward)),
+            Array::f64("probabilities", &real(|d| d.probability)),
+            Array::u64("open", &lengths),
             Array::u64("next_states", &column(|d| d.next_state)),
             Array::u64("final", &column(|d| usize::from(d.is_final))),
             Array::u64("goes_on", &column(|d| usize::from(d.goes_on))),
@@ -137,16 +155,16 @@ impl Rollout {
         let n = stages.len();
         let states = column("states", n_states)?;
         let actions = column("actions", n_actions)?;
-        let rewards = arrays.f64("rewards")?;
+        let (rewards, probabilities) = (arrays.f64("rewards")?, arrays.f64("probabilities")?);
         let next_states = column("next_states", n_states)?;
         let is_final = column("final", 2)?;
         let goes_on = column("goes_on", 2)?;
         if [&states, &actions, &next_states, &is_final, &goes_on].iter().any(|column| column.len() != n)
-            || rewards.len() != n
+            || [rewards.len(), probabilities.len()] != [n; 2]
         {
             return Err(RestoreError("the rollout's columns have different lengths".into()));
         }
-        let decisions: Vec<Decision> = (0..n)
+        let mut decisions: Vec<Decision> = (0..n)
             .map(|t| Decision {
                 stage: stages[t],
                 state: states[t],
@@ -155,9 +173,15 @@ impl Rollout {
                 next_state: next_states[t],
                 is_final: is_final[t] == 1,
                 goes_on: goes_on[t] == 1,
+                probability: probabilities[t],
             })
             .collect();
-        Ok(Self { episodes: decisions.iter().filter(|decision| !decision.goes_on).count(), decisions })
+        let episodes = decisions.iter().filter(|decision| !decision.goes_on).count();
+        // What follows the last end belongs to the open episodes.
+        let whole = decisions.iter().rposition(|decision| !decision.goes_on).map_or(0, |last| last + 1);
+        let open = OpenEpisodes::from_columns(decisions.split_off(whole), &arrays.u64("open")?);
+        let open = open.ok_or_else(|| RestoreError("the rollout's open episodes do not fit".into()))?;
+        Ok(Self { decisions, episodes, open })
     }
 }
 
@@ -190,7 +214,7 @@ mod tests {
             let (here, there) = (Observation::Index(state), Observation::Index(next_state));
             let x = Input { stage, observation: &here, collected: 0.0 };
             let next = Input { stage: stage + 1, observation: &there, collected: reward };
-            rollout.store(&Transition { x, action: 0, reward, next, end });
+            rollout.store(0, &Transition { x, action: 0, reward, next, end }, 1.0);
         }
         rollout
     }

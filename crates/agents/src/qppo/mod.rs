@@ -23,16 +23,20 @@
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::UpdateError;
+use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
+use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
+use crate::policy_gradient::stage_table::{add_entropy, clipped, score_function, softmax};
+use crate::settings::{at_least, n_states, not_negative, positive, positive_span, probability, share};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
-    require, state,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
+    Waiting, finite, state,
 };
 
 /// The most logits that are kept: 1 GiB.
@@ -40,7 +44,6 @@ const MAX_LOGITS: usize = 1 << 27;
 
 /// Every setting but τ.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Parts of the horizon that have rows of their own; 1 is the paper's, 0 stands for every stage.
     pub stage_bins: usize,
@@ -54,12 +57,12 @@ pub struct Config {
     pub clip: f64,
     /// η_0, the step of θ.
     pub learning_rate: f64,
-    /// Episodes after which η has halved.
-    pub learning_rate_decay: f64,
+    /// After this time η has halved.
+    pub learning_rate_decay: Span,
     /// β_0, in units of `reward_scale`.
     pub quantile_step: f64,
-    /// Episodes after which β has halved.
-    pub quantile_decay: f64,
+    /// After this time β has halved.
+    pub quantile_decay: Span,
     /// How far above q a return still counts as bad, in units of `reward_scale`; 0 is the paper's.
     pub slack: f64,
     /// λ: 1 takes the indicator itself less the baseline, 0 the next row's value.
@@ -74,52 +77,20 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        let at_least_one = |key, value: usize| require(key, value >= 1, "be at least 1", &value);
-        at_least_one("collected_bins", self.collected_bins)?;
-        at_least_one("batch_episodes", self.batch_episodes)?;
-        at_least_one("epochs", self.epochs)?;
+        at_least("collected_bins", self.collected_bins, 1)?;
+        at_least("batch_episodes", self.batch_episodes, 1)?;
+        at_least("epochs", self.epochs, 1)?;
         positive("clip", self.clip)?;
         positive("learning_rate", self.learning_rate)?;
-        positive("learning_rate_decay", self.learning_rate_decay)?;
+        positive_span("learning_rate_decay", &self.learning_rate_decay)?;
         positive("quantile_step", self.quantile_step)?;
-        positive("quantile_decay", self.quantile_decay)?;
+        positive_span("quantile_decay", &self.quantile_decay)?;
         not_negative("slack", self.slack)?;
-        require("gae_lambda", (0.0..=1.0).contains(&self.gae_lambda), "lie in [0, 1]", &self.gae_lambda)?;
-        let value_step = self.value_step;
-        require("value_step", value_step > 0.0 && value_step <= 1.0, "lie in (0, 1]", &value_step)?;
+        probability("gae_lambda", self.gae_lambda)?;
+        share("value_step", self.value_step)?;
         not_negative("entropy", self.entropy)?;
         not_negative("reward_scale", self.reward_scale)
     }
-}
-
-/// The probabilities that logits stand for.
-fn softmax(logits: &[f64]) -> Vec<f64> {
-    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let powers: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
-    let total: f64 = powers.iter().sum();
-    powers.iter().map(|power| power / total).collect()
-}
-
-/// Adds `weight` · ∇ log π(action) with respect to the row's logits.
-fn add_score(gradient: &mut [f64], probabilities: &[f64], action: usize, weight: f64) {
-    for (a, (g, p)) in gradient.iter_mut().zip(probabilities).enumerate() {
-        *g += weight * (if a == action { 1.0 - p } else { -p });
-    }
-}
-
-/// Adds `weight` · ∇ H(π) with respect to the row's logits: −π_a (ln π_a + H).
-fn add_entropy(gradient: &mut [f64], probabilities: &[f64], weight: f64) {
-    let information = |p: &f64| if *p > 0.0 { -p * p.ln() } else { 0.0 };
-    let entropy: f64 = probabilities.iter().map(information).sum();
-    for (g, p) in gradient.iter_mut().zip(probabilities) {
-        *g += weight * (information(p) - p * entropy);
-    }
-}
-
-/// The weight of ∇ log π in the gradient of min(ρ Â, clip(ρ) Â): ρ Â, or 0 where the clipped term is the smaller.
-fn clipped(ratio: f64, advantage: f64, clip: f64) -> f64 {
-    let outside = if advantage > 0.0 { ratio > 1.0 + clip } else { ratio < 1.0 - clip };
-    if outside { 0.0 } else { ratio * advantage }
 }
 
 /// One step of the quantile tracker: q + β (τ − 1{R ≤ q}).
@@ -138,12 +109,19 @@ fn advantages(values: &[f64], outcome: f64, gae_lambda: f64) -> Vec<f64> {
     advantages
 }
 
-/// Episodes that are not learned from yet.
+/// One decision: the row that it was taken in, the action, and the probability with which it was taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Decision {
+    row: usize,
+    action: usize,
+    probability: f64,
+}
+
+/// Whole episodes that are not learned from yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Batch {
-    rows: Vec<usize>,
-    actions: Vec<usize>,
-    /// Where each episode ends in the columns above, and its return in units of `reward_scale`.
+    decisions: Vec<Decision>,
+    /// Where each episode ends in the decisions, and its return in units of `reward_scale`.
     ends: Vec<usize>,
     returns: Vec<f64>,
 }
@@ -166,9 +144,10 @@ pub struct Qppo {
     /// q, in units of `reward_scale`; none before the first batch.
     q: Option<f64>,
     batch: Batch,
+    /// Episodes of the batch that q has followed.
+    tracked: usize,
+    open: OpenEpisodes<Decision>,
     rng: Rng,
-    /// t.
-    episode: usize,
     updates: u64,
 }
 
@@ -190,7 +169,7 @@ impl Qppo {
             let want = "be 1 where the problem names no bounds of its rewards";
             return Err(AgentError::Setting {
                 key: "collected_bins",
-                want,
+                want: want.to_owned(),
                 got: config.collected_bins.to_string(),
             });
         }
@@ -205,7 +184,7 @@ impl Qppo {
         let (Some(rows), Some(logits)) = (rows, logits) else {
             return Err(AgentError::Setting {
                 key: "collected_bins",
-                want: "keep stage bins × states × collected bins × actions within 2^27",
+                want: "keep stage bins × states × collected bins × actions within 2^27".to_owned(),
                 got: config.collected_bins.to_string(),
             });
         };
@@ -222,8 +201,9 @@ impl Qppo {
             values: vec![-buffer.tau(); rows],
             q: None,
             batch: Batch::default(),
+            tracked: 0,
+            open: OpenEpisodes::default(),
             rng: stream(seed, Purpose::Agent),
-            episode: 0,
             updates: 0,
             config,
         })
@@ -246,39 +226,24 @@ impl Qppo {
 
     /// π(·|row).
     fn probabilities(&self, row: usize) -> Vec<f64> {
-        softmax(&self.logits[row * self.n_actions..(row + 1) * self.n_actions])
-    }
-
-    /// The episode is over: q moves, and a full batch is learned from.
-    fn end_episode(&mut self, episode_return: f64) {
-        self.batch.ends.push(self.batch.rows.len());
-        self.batch.returns.push(episode_return);
-        if let Some(q) = &mut self.q {
-            let beta = self.config.quantile_step / (1.0 + self.episode as f64 / self.config.quantile_decay);
-            *q = track(*q, beta, self.tau, episode_return);
-        }
-        if self.batch.ends.len() == self.config.batch_episodes {
-            let batch = std::mem::take(&mut self.batch);
-            let q = *self.q.get_or_insert_with(|| empirical_quantile(&batch.returns, self.tau));
-            self.learn(&batch, q);
-        }
+        softmax(self.logits[row * self.n_actions..(row + 1) * self.n_actions].to_vec())
     }
 
     /// `epochs` steps along the clipped surrogate, and one of the baseline.
-    fn learn(&mut self, batch: &Batch, q: f64) {
+    fn update(&mut self, clock: &Clock, batch: &Batch, q: f64) {
         let Config { epochs, clip, slack, gae_lambda, value_step, entropy, .. } = self.config;
         let n_actions = self.n_actions;
-        let mut weights = Vec::with_capacity(batch.rows.len());
+        let mut weights = Vec::with_capacity(batch.decisions.len());
         let mut first = 0;
         for (&end, &episode_return) in batch.ends.iter().zip(&batch.returns) {
-            let values: Vec<f64> = batch.rows[first..end].iter().map(|&row| self.values[row]).collect();
+            let values: Vec<f64> = batch.decisions[first..end].iter().map(|d| self.values[d.row]).collect();
             let outcome = if episode_return <= q + slack { -1.0 } else { 0.0 };
             weights.extend(advantages(&values, outcome, gae_lambda));
             first = end;
         }
         let mut visits = vec![0_usize; self.values.len()];
         let mut errors = vec![0.0; self.values.len()];
-        for (&row, advantage) in batch.rows.iter().zip(&weights) {
+        for (&Decision { row, .. }, advantage) in batch.decisions.iter().zip(&weights) {
             visits[row] += 1;
             errors[row] += advantage;
         }
@@ -288,21 +253,16 @@ impl Qppo {
                 *advantage /= mean_square.sqrt();
             }
         }
-        let step = self.config.learning_rate / (1.0 + self.episode as f64 / self.config.learning_rate_decay);
-        let old: Vec<f64> = batch
-            .rows
-            .iter()
-            .zip(&batch.actions)
-            .map(|(&row, &action)| self.probabilities(row)[action])
-            .collect();
+        let step = self.config.learning_rate / self.config.learning_rate_decay.slowdown(clock);
         let mut gradient = vec![0.0; self.logits.len()];
         for _ in 0..epochs {
             gradient.fill(0.0);
-            for (index, (&row, &action)) in batch.rows.iter().zip(&batch.actions).enumerate() {
+            for (&Decision { row, action, probability }, &advantage) in batch.decisions.iter().zip(&weights) {
                 let probabilities = self.probabilities(row);
                 let gradient = &mut gradient[row * n_actions..(row + 1) * n_actions];
-                let weight = clipped(probabilities[action] / old[index], weights[index], clip);
-                add_score(gradient, &probabilities, action, weight);
+                let weight = clipped(probabilities[action] / probability, advantage, clip);
+                let score = score_function(&probabilities, action, weight);
+                gradient.iter_mut().zip(score).for_each(|(g, score)| *g += score);
                 add_entropy(gradient, &probabilities, entropy);
             }
             for (row, &visits) in visits.iter().enumerate().filter(|(_, visits)| **visits > 0) {
@@ -329,40 +289,63 @@ fn empirical_quantile(returns: &[f64], tau: f64) -> f64 {
     sorted[rank.min(sorted.len()) - 1]
 }
 
-/// The softmax table as a policy.
-struct Softmax<'a>(&'a Qppo);
-
-impl OutputPolicy for Softmax<'_> {
-    fn decide(&self, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        choice.extend(self.0.probabilities(self.0.row(x)).into_iter().enumerate());
-    }
-}
-
 impl Agent for Qppo {
-    fn begin_episode(&mut self, episode: usize) {
-        self.episode = episode;
+    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
+        self.open.restart(lane);
+        Memo::default()
     }
 
-    fn act(&mut self, x: &Input) -> usize {
-        let probabilities = self.probabilities(self.row(x));
-        self.rng.categorical(&probabilities)
-    }
-
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
-        let Transition { x, action, reward, next, end } = transition;
-        if !reward.is_finite() {
-            return Err(UpdateError::NotFinite { name: "reward", transition: 0, value: *reward as f32 });
+    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        let rows: Vec<usize> = waiting.iter().map(|lane| self.row(&lane.x)).collect();
+        let mut actions = Vec::with_capacity(rows.len());
+        for row in rows {
+            let probabilities = self.probabilities(row);
+            actions.push(self.rng.categorical(&probabilities));
         }
-        self.batch.rows.push(self.row(x));
-        self.batch.actions.push(*action);
-        if end.is_over() {
-            self.end_episode(next.collected / self.reward_scale);
+        actions
+    }
+
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        let Transition { x, action, reward, next, end } = transition;
+        finite(*reward)?;
+        let row = self.row(x);
+        let decision = Decision { row, action: *action, probability: self.probabilities(row)[*action] };
+        if let Some(episode) = self.open.step(lane, decision, end.is_over()) {
+            self.batch.decisions.extend(episode);
+            self.batch.ends.push(self.batch.decisions.len());
+            self.batch.returns.push(next.collected / self.reward_scale);
         }
         Ok(())
     }
 
-    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
-        vec![Box::new(Softmax(self))]
+    /// After every episode q moves; a full batch is learned from.
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        if let Some(q) = &mut self.q {
+            let beta = self.config.quantile_step / self.config.quantile_decay.slowdown(clock);
+            for &episode_return in &self.batch.returns[self.tracked..] {
+                *q = track(*q, beta, self.tau, episode_return);
+            }
+        }
+        self.tracked = self.batch.ends.len();
+        if self.tracked >= self.config.batch_episodes {
+            self.tracked = 0;
+            let batch = std::mem::take(&mut self.batch);
+            let q = *self.q.get_or_insert_with(|| empirical_quantile(&batch.returns, self.tau));
+            self.update(clock, &batch, q);
+        }
+        Ok(())
+    }
+
+    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.extend(self.probabilities(self.row(x)).into_iter().enumerate());
+    }
+
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
     }
 
     fn is_stochastic(&self) -> bool {
@@ -375,12 +358,17 @@ impl Agent for Qppo {
 
     fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
         let state = State { q: self.q, updates: self.updates, rng: saved::position(&self.rng) };
-        let whole = |values: &[usize]| values.iter().map(|&value| value as u64).collect::<Vec<_>>();
+        let (open, lengths) = self.open.columns();
+        let all: Vec<&Decision> = self.batch.decisions.iter().chain(open).collect();
+        let whole = |of: fn(&Decision) -> usize| all.iter().map(|d| of(d) as u64).collect::<Vec<_>>();
+        let ends: Vec<u64> = self.batch.ends.iter().map(|&end| end as u64).collect();
         let batch = to_bytes(&[
-            Array::u64("rows", &whole(&self.batch.rows)),
-            Array::u64("actions", &whole(&self.batch.actions)),
-            Array::u64("ends", &whole(&self.batch.ends)),
+            Array::u64("rows", &whole(|d| d.row)),
+            Array::u64("actions", &whole(|d| d.action)),
+            Array::f64("probabilities", &all.iter().map(|d| d.probability).collect::<Vec<_>>()),
+            Array::u64("ends", &ends),
             Array::f64("returns", &self.batch.returns),
+            Array::u64("open", &lengths),
         ]);
         vec![
             ("table.safetensors", self.weights()),
@@ -408,16 +396,24 @@ impl Agent for Qppo {
         };
         let (rows, actions) = (whole("rows", want.1)?, whole("actions", self.n_actions)?);
         let (ends, returns) = (whole("ends", rows.len() + 1)?, arrays.f64("returns")?);
-        let fits = actions.len() == rows.len() && returns.len() == ends.len() && ends.is_sorted();
-        if !fits
-            || ends.last().copied().unwrap_or(0) != rows.len()
-            || ends.len() >= self.config.batch_episodes
-        {
-            return Err(RestoreError("batch.safetensors: the columns do not fit together".into()));
+        let probabilities = arrays.f64("probabilities")?;
+        let misfit = || RestoreError("batch.safetensors: the columns do not fit together".into());
+        let fits = [actions.len(), probabilities.len()] == [rows.len(); 2]
+            && returns.len() == ends.len()
+            && ends.is_sorted()
+            && ends.len() < self.config.batch_episodes;
+        if !fits {
+            return Err(misfit());
         }
+        let columns = rows.into_iter().zip(actions).zip(probabilities);
+        let mut decisions: Vec<Decision> =
+            columns.map(|((row, action), probability)| Decision { row, action, probability }).collect();
+        let open = decisions.split_off(ends.last().copied().unwrap_or(0));
+        let open = OpenEpisodes::from_columns(open, &arrays.u64("open")?).ok_or_else(misfit)?;
         let State { q, updates, rng } = saved::json("agent.json", file)?;
         self.rng = saved::at(rng);
-        self.batch = Batch { rows, actions, ends, returns };
+        (self.tracked, self.open) = (ends.len(), open);
+        self.batch = Batch { decisions, ends, returns };
         (self.logits, self.values, self.q, self.updates) = (logits, values, q, updates);
         Ok(())
     }

@@ -11,7 +11,8 @@
 //! `[H]` alone is a stationary table. Whatever is linear in the rows (gradients, the Fisher product) goes through
 //! [`StageTable::read`] and its transpose [`StageTable::add`].
 
-use crate::{AgentError, require};
+use crate::AgentError;
+use crate::settings::require;
 
 /// Refuses widths that make no table.
 pub(crate) fn check_widths(widths: &[usize]) -> Result<(), AgentError> {
@@ -93,7 +94,7 @@ impl StageTable {
 }
 
 /// exp x_a / Σ_b exp x_b, without overflow.
-fn softmax(mut x: Vec<f64>) -> Vec<f64> {
+pub(crate) fn softmax(mut x: Vec<f64>) -> Vec<f64> {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for x in &mut x {
         *x = (*x - largest).exp();
@@ -109,6 +110,21 @@ fn softmax(mut x: Vec<f64>) -> Vec<f64> {
 pub(crate) fn score_function(policy: &[f64], action: usize, scale: f64) -> Vec<f64> {
     let entry = |(b, p)| scale * (f64::from(u8::from(b == action)) - p);
     policy.iter().enumerate().map(entry).collect()
+}
+
+/// The weight of ∇ log π in the gradient of min(ρ A, clip(ρ, 1−ε, 1+ε) A): ρ A, or 0 where the clipped term is smaller.
+pub(crate) fn clipped(ratio: f64, advantage: f64, clip: f64) -> f64 {
+    let outside = if advantage > 0.0 { ratio > 1.0 + clip } else { ratio < 1.0 - clip };
+    if outside { 0.0 } else { ratio * advantage }
+}
+
+/// Adds `weight` · ∇ H(π) with respect to the logits: −π_b (ln π_b + H).
+pub(crate) fn add_entropy(gradient: &mut [f64], policy: &[f64], weight: f64) {
+    let information = |p: &f64| if *p > 0.0 { -p * p.ln() } else { 0.0 };
+    let entropy: f64 = policy.iter().map(information).sum();
+    for (g, p) in gradient.iter_mut().zip(policy) {
+        *g += weight * (information(p) - p * entropy);
+    }
 }
 
 /// KL(old ‖ new) = Σ_a old_a ln(old_a / new_a).

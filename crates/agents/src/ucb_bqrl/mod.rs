@@ -18,22 +18,23 @@
 //! the output keeps it against the error of P̂.
 
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::env::{EnvSpec, KnownRewards};
 use bqrl_mdp::model::Outcome;
 use bqrl_mdp::plan::robust::{RobustModel, RobustPlanner, RobustPolicy, RobustRow};
-use bqrl_mdp::trajectory::{AugmentedInput, End};
-use bqrl_nn::UpdateError;
+use bqrl_mdp::trajectory::{AugmentedInput, End, Observation};
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{self, Array, Arrays};
 use crate::experience::saved;
+use crate::settings::{at_least, n_states, not_negative, probability, require};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
+    Agent, AgentError, Input, LearnError, Memo, Prediction, RestoreError, Served, Transition, Waiting,
+    finite, state, state_of,
 };
 
 /// Every setting but τ and β.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     /// c: the factor on the confidence radius; 0 trusts the counts.
     pub radius_scale: f64,
@@ -96,8 +97,8 @@ impl Config {
         not_negative("radius_scale", self.radius_scale)?;
         require("delta", self.delta > 0.0 && self.delta < 1.0, "lie in (0, 1)", &self.delta)?;
         not_negative("prior_strength", self.prior_strength)?;
-        require("slack", (0.0..=1.0).contains(&self.slack), "lie in [0, 1]", &self.slack)?;
-        require("max_returns", self.max_returns >= 2, "be at least 2", &self.max_returns)
+        probability("slack", self.slack)?;
+        at_least("max_returns", self.max_returns, 2)
     }
 }
 
@@ -145,6 +146,8 @@ pub struct UcbBqrl {
     behaviour: RobustPolicy,
     greedy: RobustPolicy,
     plans: u64,
+    /// Whether an episode has ended since the last call of `learn`.
+    ended: bool,
 }
 
 /// What [`Agent::save`] keeps beside the counts.
@@ -197,6 +200,7 @@ impl UcbBqrl {
             behaviour,
             greedy,
             plans: 1,
+            ended: false,
             config,
         })
     }
@@ -231,19 +235,19 @@ fn augmented(x: &Input) -> AugmentedInput {
 }
 
 impl Agent for UcbBqrl {
-    fn begin_episode(&mut self, _episode: usize) {
+    fn begin(&mut self, _: &Clock, _lane: usize, start: &Observation) -> Memo {
         self.counts.episodes += 1;
+        self.counts.starts[state_of(start)] += 1;
+        Memo::default()
     }
 
-    fn act(&mut self, x: &Input) -> usize {
-        if x.stage == 0 {
-            self.counts.starts[state(x)] += 1;
-        }
-        self.behaviour.action(&augmented(x))
+    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        waiting.iter().map(|lane| self.behaviour.action(&augmented(&lane.x))).collect()
     }
 
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
+    fn store(&mut self, _lane: usize, transition: &Transition) -> Result<(), LearnError> {
         let Transition { x, action, reward, next, end } = transition;
+        finite(*reward)?;
         let reward = reward / self.discount.powi(x.stage as i32);
         let kernel = x.stage.min(self.counts.kernels.len() - 1);
         let row = &mut self.counts.kernels[kernel][state(x) * self.n_actions + action];
@@ -260,17 +264,30 @@ impl Agent for UcbBqrl {
         if *end == End::Terminated && !self.terminal_is_known {
             self.counts.terminal[next] = true;
         }
-        // Between episodes, and at once: what is given away is never behind what is known.
+        self.ended |= end.is_over();
+        Ok(())
+    }
+
+    /// Plans between episodes, and at once: the output is never behind the counts.
+    fn learn(&mut self, _: &Clock) -> Result<(), LearnError> {
         let since = self.counts.episodes - self.planned.episodes;
         let due = self.config.replan_every > 0 && since >= self.config.replan_every as u64;
-        if end.is_over() && (due || self.has_doubled()) {
+        if std::mem::take(&mut self.ended) && (due || self.has_doubled()) {
             self.plan();
         }
         Ok(())
     }
 
-    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
-        vec![Box::new(|x: &Input| self.greedy.action(&augmented(x)))]
+    fn serve(&self, _: &[Buffer], _: crate::Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.push((self.greedy.action(&augmented(x)), 1.0));
+    }
+
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
     }
 
     fn is_stochastic(&self) -> bool {

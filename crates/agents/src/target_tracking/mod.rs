@@ -35,25 +35,31 @@
 //! given away; where y − r falls between two targets, a cubic is read there, which is off by about half a step in the end.
 
 mod config;
+mod grid;
+mod heads;
 mod minibatch;
 
 use std::ops::Range;
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Adam, Ensemble, Init, Panels, Remap, Shape, Squash, UpdateError, Which};
 use serde::{Deserialize, Serialize};
 
 pub use self::config::Config;
+use self::grid::{Grid, ReturnGrid};
+use self::heads::Heads;
 use self::minibatch::{Minibatch, prior_factor};
 use crate::experience::encode::Encoder;
-use crate::experience::grid::{Grid, ReturnGrid};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
-use crate::heads::Heads;
-use crate::{Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels};
+use crate::{
+    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Target,
+    Transition, Waiting, finite,
+};
 
 /// Values may leave 0..1 a little, because a logistic function never reaches its ends and the shortfall would add up over
 /// the stages.
@@ -80,11 +86,6 @@ pub struct TargetTracking {
     n_starts: u64,
     agent_rng: Rng,
     replay_rng: Rng,
-    episode: usize,
-    /// What this episode holds on to.
-    held: Target,
-    /// The critic that this episode follows; all of them if none.
-    member: Option<usize>,
     adam: Adam,
     stored: u64,
     /// Updates that are due, fractions included.
@@ -100,17 +101,11 @@ struct State {
     stored: u64,
     due: f64,
     n_starts: u64,
-    starts: Vec<Start>,
+    starts: Vec<Observation>,
     grid: ReturnGrid,
     prior_t: f64,
     /// Seed, stream and position of the two streams.
     rngs: [[u64; 3]; 2],
-}
-
-#[derive(Deserialize, Serialize)]
-enum Start {
-    Index(usize),
-    Dense(Vec<f32>),
 }
 
 impl TargetTracking {
@@ -130,15 +125,10 @@ impl TargetTracking {
             n_quantiles,
             n_critics: config.n_critics * spec.n_actions,
         };
-        let kernels = kernels(&config.kernels)?;
+        let kernels = config.kernels.find()?;
         let rng = &mut stream(seed, Purpose::Init);
         let mut networks = |n_quantiles, init| {
-            let made = Ensemble::new(shape(n_quantiles), init, rng).map(|made| made.with_kernels(kernels));
-            made.map_err(|error| AgentError::Setting {
-                key: "hidden",
-                want: "be allowed",
-                got: error.to_string(),
-            })
+            Ensemble::new(shape(n_quantiles), init, rng).map(|made| made.with_kernels(kernels))
         };
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
         let heads = Heads { grid: grid.grid(), weights: &config.weights, ramps: &config.ramps };
@@ -155,10 +145,7 @@ impl TargetTracking {
             n_starts: 0,
             agent_rng: stream(seed, Purpose::Agent),
             replay_rng: stream(seed, Purpose::Replay),
-            episode: 0,
-            held: Target { u: 0.0, v: 0.0, weight: 0.0 },
             grid,
-            member: None,
             adam: Adam::new(config.learning_rate),
             stored: 0,
             due: 0.0,
@@ -232,12 +219,14 @@ impl TargetTracking {
         (0..self.n_actions).reduce(better).expect("there is an action")
     }
 
-    fn act_with(&self, target: &Target, x: &Input, member: Option<usize>) -> usize {
+    /// The action for a held target; without one, for the lowest, which leaves the choice to the mean.
+    fn act_with(&self, memo: &Memo, x: &Input) -> usize {
         let heads = self.heads();
-        let asked = heads.tracking(target, x.collected);
+        let target = memo.target.unwrap_or(heads.target(0));
+        let asked = heads.tracking(&target, x.collected);
         let asked = if asked[1].1 > 0.0 { &asked[..] } else { &asked[..1] };
         let outputs = heads.outputs(asked[0].0).start..heads.outputs(asked[asked.len() - 1].0).end;
-        self.best(&self.values(x, outputs.clone(), member), asked, outputs.start)
+        self.best(&self.values(x, outputs.clone(), memo.critic), asked, outputs.start)
     }
 
     /// A first observation, into the sample of them.
@@ -285,6 +274,15 @@ impl TargetTracking {
             }
         }
         self.critics.remap_outputs(&outputs);
+    }
+
+    /// The target of a level, from the values at the root.
+    fn target(&self, root: &[f64], level: &Buffer, objective: Objective) -> Target {
+        let (heads, margin) = (self.heads(), self.config.root_margin);
+        heads.target(match objective {
+            Objective::Quantile => heads.for_quantile(root, level.tau(), margin),
+            Objective::Buffered => heads.for_buffered(root, level, margin),
+        })
     }
 
     /// One minibatch.
@@ -352,38 +350,28 @@ fn in_bootstrap(number: u64, m: usize, share: f64) -> bool {
 }
 
 impl Agent for TargetTracking {
-    fn begin_episode(&mut self, episode: usize) {
-        let Config { learning_rate, learning_rate_extra, weight_decay, prior_scale, .. } = self.config;
-        let falling = |decay: f64| 1.0 / (1.0 + episode as f64 / decay);
-        self.adam.learning_rate =
-            learning_rate + learning_rate_extra * falling(self.config.learning_rate_decay);
-        self.adam.weight_decay = weight_decay * falling(self.config.weight_decay_decay);
-        self.prior_t = prior_scale * falling(self.config.prior_decay);
-        self.episode = episode;
+    fn begin(&mut self, clock: &Clock, lane: usize, start: &Observation) -> Memo {
+        self.grid.restart(lane);
+        self.prior_t = self.config.prior_scale * (1.0 / self.config.prior_decay.slowdown(clock));
+        self.start(start);
+        let single = 1.0 / self.config.thompson_decay.slowdown(clock);
+        let tau = self.config.behaviour_tau[self.agent_rng.below(self.config.behaviour_tau.len())];
+        let member = self.agent_rng.below(self.config.n_critics);
+        let critic = (self.agent_rng.uniform() < single).then_some(member);
+        let head = self.heads().for_quantile(&self.root(critic), tau, self.config.root_margin);
+        Memo { target: Some(self.heads().target(head)), critic }
     }
 
-    fn act(&mut self, x: &Input) -> usize {
-        if x.stage == 0 {
-            self.start(x.observation);
-            let single = 1.0 / (1.0 + self.episode as f64 / self.config.thompson_decay);
-            let tau = self.config.behaviour_tau[self.agent_rng.below(self.config.behaviour_tau.len())];
-            let member = self.agent_rng.below(self.config.n_critics);
-            self.member = (self.agent_rng.uniform() < single).then_some(member);
-            let head = self.heads().for_quantile(&self.root(self.member), tau, self.config.root_margin);
-            self.held = self.heads().target(head);
-        }
-        self.act_with(&self.held, x, self.member)
+    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        waiting.iter().map(|lane| self.act_with(lane.memo, &lane.x)).collect()
     }
 
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
-        let reward = transition.reward as f32;
-        if !reward.is_finite() {
-            return Err(UpdateError::NotFinite { name: "rewards", transition: 0, value: reward });
-        }
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        finite(transition.reward)?;
         self.replay.store(transition);
         self.stored += 1;
         let before = self.grid.grid();
-        if self.grid.observe(transition.x.collected, transition.reward, transition.end.is_over()) {
+        if self.grid.observe(lane, transition.x.collected, transition.reward, transition.end.is_over()) {
             self.regrid(&before);
         }
         if self.grid.adds_up() {
@@ -392,34 +380,35 @@ impl Agent for TargetTracking {
         if self.replay.len() >= self.config.learning_starts.max(1) {
             let rate = self.config.updates_per_root / (self.stored as f64).sqrt();
             self.due += rate.min(self.config.updates_per_step);
-            while self.due >= 1.0 {
-                self.due -= 1.0;
-                self.update()?;
-            }
         }
         Ok(())
     }
 
-    fn output(&self, levels: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        let Config { learning_rate, learning_rate_extra, weight_decay, .. } = self.config;
+        let falling = |decay: Span| 1.0 / decay.slowdown(clock);
+        self.adam.learning_rate =
+            learning_rate + learning_rate_extra * falling(self.config.learning_rate_decay);
+        self.adam.weight_decay = weight_decay * falling(self.config.weight_decay_decay);
+        while self.due >= 1.0 {
+            self.due -= 1.0;
+            self.update()?;
+        }
+        Ok(())
+    }
+
+    fn serve(&self, levels: &[Buffer], objective: Objective) -> Served {
         let root = self.root(None);
-        let policy = |level: &Buffer| {
-            let head = self.heads().for_quantile(&root, level.tau(), self.config.root_margin);
-            self.holding(self.heads().target(head)).expect("a target is held")
-        };
-        levels.iter().map(policy).collect()
+        let memo = |level: &Buffer| Memo { target: Some(self.target(&root, level, objective)), critic: None };
+        Served::PerLevel(levels.iter().map(memo).collect())
     }
 
-    fn target(&self, level: &Buffer, objective: Objective) -> Option<Target> {
-        let (root, margin) = (self.root(None), self.config.root_margin);
-        let head = match objective {
-            Objective::Quantile => self.heads().for_quantile(&root, level.tau(), margin),
-            Objective::Buffered => self.heads().for_buffered(&root, level, margin),
-        };
-        Some(self.heads().target(head))
+    fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        choice.push((self.act_with(memo, x), 1.0));
     }
 
-    fn holding(&self, target: Target) -> Option<Box<dyn OutputPolicy + '_>> {
-        Some(Box::new(move |x: &Input| self.act_with(&target, x, None)))
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
     }
 
     fn is_stochastic(&self) -> bool {
@@ -431,16 +420,12 @@ impl Agent for TargetTracking {
     }
 
     fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let start = |observation: &Observation| match observation {
-            Observation::Index(state) => Start::Index(*state),
-            Observation::Dense(values) => Start::Dense(values.clone()),
-        };
         let state = State {
             updates: self.updates,
             stored: self.stored,
             due: self.due,
             n_starts: self.n_starts,
-            starts: self.starts.iter().map(start).collect(),
+            starts: self.starts.clone(),
             grid: self.grid.clone(),
             prior_t: self.prior_t,
             rngs: [saved::position(&self.agent_rng), saved::position(&self.replay_rng)],
@@ -459,17 +444,13 @@ impl Agent for TargetTracking {
         let state: State = saved::json("agent.json", file)?;
         let replay = saved::part("replay.safetensors", file)?;
         self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
-        let start = |start| match start {
-            Start::Index(state) => Observation::Index(state),
-            Start::Dense(values) => Observation::Dense(values),
-        };
         self.critics = critics;
         self.priors = priors;
         self.updates = state.updates;
         self.stored = state.stored;
         self.due = state.due;
         self.n_starts = state.n_starts;
-        self.starts = state.starts.into_iter().map(start).collect();
+        self.starts = state.starts;
         self.grid = state.grid;
         if self.grid.adds_up() {
             self.encoder.show_stages();

@@ -17,8 +17,8 @@ use std::ops::Range;
 
 use bqrl_math::buffer::Buffer;
 
+use super::grid::Grid;
 use crate::Target;
-use crate::experience::grid::Grid;
 
 /// The heads of every critic: (n+1)·J that reach, then (n+1)·K that ramp.
 #[derive(Clone, Copy)]

@@ -15,12 +15,11 @@
 //!
 //! The unit is why sums of such rewards stay on the grid: y − r is then a target again and nothing is interpolated.
 //!
-//! What reaches the top says that more may be had, unless rewards so far came only where an episode ended: an agent
-//! without targets above what it earns has no reason to try for more.
+//! A return at the top suggests that higher returns exist, so the range is extended, unless rewards so far came only where
+//! an episode ended: an agent without targets above what it earns has no reason to try for more.
 //!
-//! Never beyond what the horizon and the bounds of a step's reward allow, but for the unit. What lies outside the range is
-//! told from none beyond it, which is harmless below: a target only asks whether it was reached. Episodes that take turns are
-//! taken for one, so z is only about right then.
+//! The range never exceeds what the horizon and the bounds of a step's reward allow, but for the unit. Returns outside the
+//! range are clamped; clamping at the low end loses nothing, because a target only asks whether it was reached.
 
 use std::collections::VecDeque;
 
@@ -112,8 +111,8 @@ pub struct ReturnGrid {
     reward: f64,
     /// What all rewards after which an episode went on are multiples of; 0 if there were none.
     unit: f64,
-    /// The least and the largest c in this episode so far.
-    collected: (f64, f64),
+    /// The least and the largest c so far in each lane's episode.
+    collected: Vec<(f64, f64)>,
     recent: VecDeque<f64>,
     largest: Option<f64>,
     episodes: u64,
@@ -135,7 +134,7 @@ impl ReturnGrid {
             continued: 0.0,
             reward: 0.0,
             unit: 0.0,
-            collected: (0.0, 0.0),
+            collected: Vec::new(),
             recent: VecDeque::new(),
             largest: None,
             episodes: 0,
@@ -152,10 +151,21 @@ impl ReturnGrid {
         self.unit > 0.0
     }
 
-    /// Learns of a step: c before it, its reward, whether the episode ended. True if the grid has changed, which it does only
-    /// then.
-    pub fn observe(&mut self, collected: f64, reward: f64, ended: bool) -> bool {
-        self.collected = (self.collected.0.min(collected), self.collected.1.max(collected));
+    /// Forgets the episode of a lane, which was given up.
+    pub fn restart(&mut self, lane: usize) {
+        if let Some(range) = self.collected.get_mut(lane) {
+            *range = (0.0, 0.0);
+        }
+    }
+
+    /// Learns of a step in a lane: c before it, its reward, whether the episode ended. True if the grid has changed, which
+    /// it does only then.
+    pub fn observe(&mut self, lane: usize, collected: f64, reward: f64, ended: bool) -> bool {
+        if self.collected.len() <= lane {
+            self.collected.resize(lane + 1, (0.0, 0.0));
+        }
+        let range = &mut self.collected[lane];
+        *range = (range.0.min(collected), range.1.max(collected));
         self.reward = self.reward.max(reward);
         if !ended {
             self.continued = self.continued.max(reward);
@@ -163,7 +173,7 @@ impl ReturnGrid {
             return false;
         }
         let episode_return = collected + reward;
-        let (least, most) = std::mem::take(&mut self.collected);
+        let (least, most) = std::mem::take(&mut self.collected[lane]);
         !self.given && self.episode(episode_return - most, episode_return - least)
     }
 
@@ -262,7 +272,7 @@ mod tests {
 
     /// An episode of one step from c = 0.
     fn single(grid: &mut ReturnGrid, reward: f64) -> bool {
-        grid.observe(0.0, reward, true)
+        grid.observe(0, 0.0, reward, true)
     }
 
     #[test]
@@ -274,8 +284,8 @@ mod tests {
         // At the top, but so far all rewards came at an end: no more is to be had.
         assert!(!single(&mut grid, 3.0) && !grid.adds_up());
         // Now the episode went on after a 2: up to 10·2 + 3 may follow. It earned 10 in all and 8 after the 2.
-        assert!(!grid.observe(0.0, 2.0, false) && grid.adds_up());
-        assert!(grid.observe(2.0, 8.0, true));
+        assert!(!grid.observe(0, 0.0, 2.0, false) && grid.adds_up());
+        assert!(grid.observe(0, 2.0, 8.0, true));
         // Four steps of 3.75 are longer than the unit 2, which then is no matter.
         assert_eq!(grid.grid().high, 15.0);
         grid.reward = 3.0;
@@ -292,8 +302,8 @@ mod tests {
     fn the_range_is_of_what_is_still_to_come() {
         // Rewards 5, −7, 1 from c = 0, 5, −2: to come were −1, −6 and 1.
         let mut grid = ReturnGrid::new(None, 6, &spec(None));
-        assert!(!grid.observe(0.0, 5.0, false) && !grid.observe(5.0, -7.0, false));
-        assert!(grid.observe(-2.0, 1.0, true));
+        assert!(!grid.observe(0, 0.0, 5.0, false) && !grid.observe(0, 5.0, -7.0, false));
+        assert!(grid.observe(0, -2.0, 1.0, true));
         // Up: 1 ≥ 1, by half; down: 1.5 − 1.5·7.5 = −9.75. Steps of 1.875 are longer than the unit 1.
         assert_eq!((grid.grid().low, grid.grid().high), (-9.75, 1.5));
     }
@@ -317,9 +327,9 @@ mod tests {
     fn whole_steps_make_a_unit_of_the_rewards_if_they_can() {
         // Rewards 2 and 3 have the unit 1. Of 0..8.25 in ten steps, .825 each, one makes a unit if it is 1 long.
         let mut grid = ReturnGrid::new(None, 10, &spec(Some((0.0, 3.0))));
-        grid.observe(0.0, 2.0, false);
-        grid.observe(2.0, 3.0, false);
-        assert!(grid.observe(5.0, 0.5, true));
+        grid.observe(0, 0.0, 2.0, false);
+        grid.observe(0, 2.0, 3.0, false);
+        assert!(grid.observe(0, 5.0, 0.5, true));
         assert_eq!((grid.grid().low, grid.grid().high), (0.0, 10.0));
         for (a, b, want) in [(0.0, 3.0, 3.0), (6.0, -4.0, 2.0), (0.3, 0.2, 0.1), (1.0, 0.005, 0.005)] {
             assert!((common_divisor(a, b) - want).abs() < 1e-9, "{a} and {b}");

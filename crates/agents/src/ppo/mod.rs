@@ -14,20 +14,22 @@
 //! updates stop early once the mean KL(π_old ‖ π_θ) over the visited states exceeds `target_kl`.
 
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::UpdateError;
+use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
-use crate::actor_critic::{ActorCritic, SoftmaxPolicy, TableConfig, mean_kl};
-use crate::experience::rollout::{Decision, normalise};
-use crate::stage_table::{StageTable, score_function};
+use crate::policy_gradient::rollout::{Decision, normalise};
+use crate::policy_gradient::stage_table::{StageTable, add_entropy, clipped, score_function};
+use crate::policy_gradient::{ActorCritic, TableConfig, mean_kl};
+use crate::settings::{at_least, not_negative, positive, positive_span, probability};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
+    Waiting,
 };
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Episodes of one policy before it is changed.
     pub episodes_per_update: usize,
@@ -37,10 +39,10 @@ pub struct Config {
     pub minibatch_size: usize,
     /// ε.
     pub clip: f64,
-    /// Step size of the logits in the beginning, …
+    /// Initial step size of the logits, …
     pub learning_rate: f64,
-    /// … falling as 1/(1 + t/this), in episodes.
-    pub learning_rate_decay: f64,
+    /// … which falls as 1/(1 + t/this).
+    pub learning_rate_decay: Span,
     /// Weight of the entropy.
     pub entropy_bonus: f64,
     /// Mean KL(π_old ‖ π_θ) after which no further pass is made; 0 for no limit.
@@ -57,17 +59,15 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        let at_least_1 = |key, value: usize| require(key, value >= 1, "be at least 1", &value);
-        at_least_1("episodes_per_update", self.episodes_per_update)?;
-        at_least_1("epochs", self.epochs)?;
-        at_least_1("minibatch_size", self.minibatch_size)?;
+        at_least("episodes_per_update", self.episodes_per_update, 1)?;
+        at_least("epochs", self.epochs, 1)?;
+        at_least("minibatch_size", self.minibatch_size, 1)?;
         positive("clip", self.clip)?;
         positive("learning_rate", self.learning_rate)?;
-        positive("learning_rate_decay", self.learning_rate_decay)?;
+        positive_span("learning_rate_decay", &self.learning_rate_decay)?;
         not_negative("entropy_bonus", self.entropy_bonus)?;
         not_negative("target_kl", self.target_kl)?;
-        let lambda = self.gae_lambda;
-        require("gae_lambda", (0.0..=1.0).contains(&lambda), "lie in [0, 1]", &lambda)?;
+        probability("gae_lambda", self.gae_lambda)?;
         self.tables().check()
     }
 
@@ -81,7 +81,6 @@ impl Config {
 pub struct Ppo {
     config: Config,
     tables: ActorCritic,
-    learning_rate: f64,
 }
 
 impl Ppo {
@@ -89,18 +88,16 @@ impl Ppo {
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
-        Ok(Self { learning_rate: config.learning_rate, tables, config })
+        Ok(Self { tables, config })
     }
 
     /// An update from the rollout, which is then forgotten.
-    fn update(&mut self) -> Result<(), UpdateError> {
-        let Self { config, tables, learning_rate } = self;
+    fn update(&mut self, learning_rate: f64) -> Result<(), LearnError> {
+        let Self { config, tables } = self;
         let mut estimates = tables.rollout.estimate(&tables.values, config.gae_lambda);
         normalise(&mut estimates.advantages);
         let old = tables.visits();
         let decisions = tables.rollout.decisions();
-        let old_probability: Vec<f64> =
-            decisions.iter().map(|d| tables.logits.policy(d.stage, d.state)[d.action]).collect();
         let mut order: Vec<usize> = (0..decisions.len()).collect();
         for _ in 0..config.epochs {
             tables.order.shuffle(&mut order);
@@ -112,7 +109,6 @@ impl Ppo {
                         gradient(
                             &tables.logits,
                             &decisions[t],
-                            old_probability[t],
                             estimates.advantages[t],
                             config.clip,
                             config.entropy_bonus,
@@ -120,7 +116,7 @@ impl Ppo {
                     })
                     .collect();
                 for (&t, gradient) in minibatch.iter().zip(&gradients) {
-                    let step: Vec<f64> = gradient.iter().map(|g| *learning_rate * g).collect();
+                    let step: Vec<f64> = gradient.iter().map(|g| learning_rate * g).collect();
                     tables.logits.add(decisions[t].stage, decisions[t].state, &step);
                 }
                 tables.updates += 1;
@@ -139,40 +135,49 @@ impl Ppo {
 fn gradient(
     logits: &StageTable,
     decision: &Decision,
-    old_probability: f64,
     advantage: f64,
     clip: f64,
     entropy_bonus: f64,
 ) -> Vec<f64> {
     let policy = logits.policy(decision.stage, decision.state);
-    let ratio = policy[decision.action] / old_probability;
-    let clipped = if advantage > 0.0 { ratio > 1.0 + clip } else { ratio < 1.0 - clip };
+    let ratio = policy[decision.action] / decision.probability;
     // ∂ ratio = ratio ∂ log π.
-    let scale = if clipped { 0.0 } else { ratio * advantage };
-    let mut gradient = score_function(&policy, decision.action, scale);
-    // ∂H / ∂ logit_b = −π_b (ln π_b + H).
-    let log = |p: f64| if p > 0.0 { p.ln() } else { 0.0 };
-    let entropy: f64 = -policy.iter().map(|&p| p * log(p)).sum::<f64>();
-    gradient.iter_mut().zip(&policy).for_each(|(g, &p)| *g -= entropy_bonus * p * (log(p) + entropy));
+    let mut gradient = score_function(&policy, decision.action, clipped(ratio, advantage, clip));
+    add_entropy(&mut gradient, &policy, entropy_bonus);
     gradient
 }
 
 impl Agent for Ppo {
-    fn begin_episode(&mut self, episode: usize) {
-        let Config { learning_rate, learning_rate_decay, .. } = self.config;
-        self.learning_rate = learning_rate / (1.0 + episode as f64 / learning_rate_decay);
+    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
+        self.tables.rollout.restart(lane);
+        Memo::default()
     }
 
-    fn act(&mut self, x: &Input) -> usize {
-        self.tables.act(x)
+    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        self.tables.act(waiting)
     }
 
-    fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
-        if self.tables.remember(transition, self.config.episodes_per_update) { self.update() } else { Ok(()) }
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.tables.store(lane, transition)
     }
 
-    fn output(&self, _: &[Buffer]) -> Vec<Box<dyn OutputPolicy + '_>> {
-        vec![Box::new(SoftmaxPolicy(&self.tables.logits))]
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        if self.tables.rollout.episodes() < self.config.episodes_per_update {
+            return Ok(());
+        }
+        self.update(self.config.learning_rate / self.config.learning_rate_decay.slowdown(clock))
+    }
+
+    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        self.tables.decide(x, choice);
+    }
+
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
     }
 
     fn is_stochastic(&self) -> bool {

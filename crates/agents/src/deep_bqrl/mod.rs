@@ -1,0 +1,183 @@
+//! Deep-BQRL (Algorithm 1).
+//!
+//! ```text
+//! B̂_m(x,a) = (1/β) Σ_j w_j z̃_θm,j(x,a)             buffered score of critic m
+//! μ_B, σ_B  = mean and standard deviation of B̂_m over the critics
+//! act       = argmax_a μ_B(x,a) + λ_t σ_B(x,a)       λ_t = λ_0 / (1 + t/λ_decay)          lines 7–8
+//! a_m⁺(x')  = argmax_a B̄_m(x',a)                     from the target critic, sorted        Eq. (3)
+//! y_m,i     = r + (1−d) z̃_θ̄m,i(x', a_m⁺)
+//! 𝒥_m       = mean of ρ_{η_j}^κ(y_m,i − z_θm,j(x,a))  raw z                                  Eq. (4)
+//! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m                                                            Eq. (5)
+//! output    = argmax_a μ_B(x,a)                                                             Eq. (2)
+//! ```
+//!
+//! Where the paper is silent (decision 0005): the score has `tie_break` times the mean of z added, because B̂ is flat
+//! outside its window and strictly worse actions tie there; 0 is the paper's own score. Remaining ties go to the lowest
+//! index. `score` replaces B̂ by a point quantile or the mean, and λ_0 = 0 takes the bonus away: the ablations that the paper
+//! leaves open. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
+
+use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::{Clock, Exploration, Span};
+use bqrl_math::score::{self, Spread, argmax, spread};
+use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::trajectory::Observation;
+use serde::{Deserialize, Serialize};
+
+use crate::experience::saved;
+use crate::quantile_critics::{CriticConfig, CriticState, QuantileCritics};
+use crate::settings::{at_least, not_negative, positive_span};
+use crate::{
+    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
+    Waiting,
+};
+
+/// Every setting but τ and β.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Config {
+    /// M ≥ 2.
+    pub n_critics: usize,
+    /// λ_0.
+    pub lambda_0: f64,
+    /// λ_decay.
+    pub lambda_decay: Span,
+    /// The statistic that is maximised: the paper's buffered score, or one of the ablations.
+    pub score: Score,
+    /// Weight of the mean in the score.
+    pub tie_break: f64,
+    /// Networks, replay and optimiser.
+    #[serde(flatten)]
+    pub critics: CriticConfig,
+}
+
+/// What of the learned quantiles decides between actions, in acting, in targets and in the output.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Score {
+    /// The paper's B̂: the average of the quantiles in (τ−β, τ].
+    Buffered,
+    /// The single quantile that holds level τ.
+    Point,
+    /// The mean of all quantiles: risk-neutral.
+    Mean,
+}
+
+/// The agent.
+pub struct DeepBqrl {
+    critics: QuantileCritics,
+    score: score::Score,
+    exploration: Exploration,
+}
+
+/// What [`Agent::save`] keeps beside the arrays.
+#[derive(Deserialize, Serialize)]
+struct State {
+    critics: CriticState,
+}
+
+impl DeepBqrl {
+    /// An untrained agent for one level.
+    pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
+        let Config { n_critics, lambda_0, lambda_decay, score, tie_break, critics } = config;
+        critics.check()?;
+        at_least("n_critics", n_critics, 2)?;
+        not_negative("lambda_0", lambda_0)?;
+        positive_span("lambda_decay", &lambda_decay)?;
+        not_negative("tie_break", tie_break)?;
+        let k = critics.n_quantiles;
+        let score = match score {
+            Score::Buffered => score::Score::buffered(&buffer, k),
+            Score::Point => score::Score::point(buffer.tau(), k),
+            Score::Mean => score::Score::mean(k),
+        };
+        let score = score.with_tie_break(tie_break);
+        let rule = critics.rule(&score)?;
+        Ok(Self {
+            critics: QuantileCritics::new(critics, n_critics, rule, spec, seed)?,
+            score,
+            exploration: Exploration::new(lambda_0, lambda_decay).expect("checked above"),
+        })
+    }
+
+    /// The ensemble's mean quantiles z̃_j(x, a) of the remaining return, in the problem's own units.
+    pub fn quantiles(&self, x: &Input, action: usize) -> Vec<f64> {
+        let (k, n_actions) = (self.critics.n_quantiles(), self.critics.n_actions());
+        let outputs = self.critics.outputs(x);
+        let mut sums = vec![0.0; k];
+        for critic in outputs.chunks_exact(n_actions * k) {
+            let sorted = QuantileCritics::sorted(&critic[action * k..(action + 1) * k]);
+            sums.iter_mut().zip(sorted).for_each(|(sum, z)| *sum += z);
+        }
+        let n_critics = outputs.len() / (n_actions * k);
+        sums.iter().map(|sum| sum * self.critics.reward_scale() / n_critics as f64).collect()
+    }
+
+    /// μ_B and σ_B of every action, from the raw outputs of all critics: line 7.
+    fn spreads(&self, outputs: &[f32]) -> Vec<Spread> {
+        let (k, n_actions) = (self.critics.n_quantiles(), self.critics.n_actions());
+        let mut scores = vec![Vec::new(); n_actions];
+        for (index, quantiles) in outputs.chunks_exact(k).enumerate() {
+            scores[index % n_actions].push(self.score.of(&QuantileCritics::sorted(quantiles)));
+        }
+        scores.iter().map(|scores| spread(scores)).collect()
+    }
+}
+
+impl Agent for DeepBqrl {
+    fn begin(&mut self, _: &Clock, _: usize, _: &Observation) -> Memo {
+        Memo::default()
+    }
+
+    /// Line 8.
+    fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        let lambda_t = self.exploration.lambda_t(clock);
+        let optimistic = |spread: &Spread| spread.optimistic(lambda_t);
+        let choose =
+            |outputs: &Vec<f32>| argmax(&self.spreads(outputs).iter().map(optimistic).collect::<Vec<_>>());
+        self.critics.outputs_of(waiting).iter().map(choose).collect()
+    }
+
+    fn store(&mut self, _lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.critics.store(transition)
+    }
+
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        self.critics.learn(clock)
+    }
+
+    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    /// Eq. (2).
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        let spreads = self.spreads(&self.critics.outputs(x));
+        choice.push((argmax(&spreads.iter().map(|spread| spread.mu_b).collect::<Vec<_>>()), 1.0));
+    }
+
+    fn predictions(&self, x: &Input) -> Vec<Prediction> {
+        self.critics.predictions(x)
+    }
+
+    fn is_stochastic(&self) -> bool {
+        false
+    }
+
+    fn updates(&self) -> u64 {
+        self.critics.updates()
+    }
+
+    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let (mut files, critics) = self.critics.save();
+        files.push(("agent.json", saved::to_json(&State { critics })));
+        files
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        let state: State = saved::json("agent.json", file)?;
+        self.critics.restore(&state.critics, file)
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        self.critics.weights()
+    }
+}

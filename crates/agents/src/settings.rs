@@ -1,0 +1,133 @@
+//! Checking the settings of agents: the caller's mistake is one line with the key, the value and what is allowed.
+
+use std::fmt;
+
+use bqrl_math::schedule::Span;
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
+use bqrl_nn::ShapeError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why an agent cannot be made.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum AgentError {
+    /// A setting is out of range.
+    #[error("agent.{key} must {want}, got {got}")]
+    Setting {
+        /// Which.
+        key: &'static str,
+        /// What is allowed.
+        want: String,
+        /// What was given.
+        got: String,
+    },
+    /// The networks would have impossible sizes.
+    #[error("the networks cannot be made: {0}")]
+    Shape(#[from] ShapeError),
+    /// A table has no row for such observations.
+    #[error(
+        "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"
+    )]
+    NotTabular {
+        /// The algorithm.
+        algo: &'static str,
+        /// The problem.
+        problem: String,
+        /// What its observations are.
+        observations: String,
+    },
+}
+
+/// Refuses a setting that does not hold.
+pub(crate) fn require(
+    key: &'static str,
+    holds: bool,
+    want: &str,
+    got: &dyn ToString,
+) -> Result<(), AgentError> {
+    if holds { Ok(()) } else { Err(AgentError::Setting { key, want: want.to_owned(), got: got.to_string() }) }
+}
+
+/// Refuses a count below the least that makes sense.
+pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<(), AgentError> {
+    require(key, value >= least, &format!("be at least {least}"), &value)
+}
+
+/// Refuses a number that is not positive and finite.
+pub(crate) fn positive(key: &'static str, value: f64) -> Result<(), AgentError> {
+    require(key, value > 0.0 && value.is_finite(), "be positive", &value)
+}
+
+/// Refuses a time that is not positive and finite.
+pub(crate) fn positive_span(key: &'static str, span: &Span) -> Result<(), AgentError> {
+    require(key, span.amount > 0.0 && span.amount.is_finite(), "be positive", span)
+}
+
+/// Refuses a number that is negative or not finite.
+pub(crate) fn not_negative(key: &'static str, value: f64) -> Result<(), AgentError> {
+    require(key, value >= 0.0 && value.is_finite(), "not be negative", &value)
+}
+
+/// Refuses a number outside (0, 1].
+pub(crate) fn share(key: &'static str, value: f64) -> Result<(), AgentError> {
+    require(key, value > 0.0 && value <= 1.0, "lie in (0, 1]", &value)
+}
+
+/// Refuses a number outside [0, 1].
+pub(crate) fn probability(key: &'static str, value: f64) -> Result<(), AgentError> {
+    require(key, (0.0..=1.0).contains(&value), "lie in [0, 1]", &value)
+}
+
+/// The number of states, for agents that keep tables.
+pub(crate) fn n_states(algo: &'static str, spec: &EnvSpec) -> Result<usize, AgentError> {
+    let refuse =
+        |observations| Err(AgentError::NotTabular { algo, problem: spec.name.clone(), observations });
+    match &spec.observations {
+        ObservationSpace::Discrete { n, .. } if spec.horizon_is_task => Ok(*n),
+        ObservationSpace::Discrete { .. } => refuse("a time limit that is not part of the task".to_owned()),
+        ObservationSpace::Dense(shape) => refuse(format!("arrays of shape {shape:?}")),
+    }
+}
+
+/// The instructions that networks compute with: the widest of the machine, or one by name, which pins the last bits.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernels {
+    /// The widest that the machine has.
+    Auto,
+    /// 512-bit vectors.
+    Avx512,
+    /// 256-bit vectors.
+    Avx2,
+    /// 128-bit vectors of ARM.
+    Neon,
+    /// None.
+    Scalar,
+}
+
+impl fmt::Display for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kernels::Auto => "auto",
+            Kernels::Avx512 => "avx512",
+            Kernels::Avx2 => "avx2",
+            Kernels::Neon => "neon",
+            Kernels::Scalar => "scalar",
+        })
+    }
+}
+
+impl Kernels {
+    /// The kernels, if this machine has them.
+    pub(crate) fn find(self) -> Result<bqrl_nn::Kernels, AgentError> {
+        let found = match self {
+            Kernels::Auto => Some(bqrl_nn::Kernels::detect()),
+            named => bqrl_nn::Kernels::named(&named.to_string()),
+        };
+        found.ok_or_else(|| AgentError::Setting {
+            key: "kernels",
+            want: "be auto, or a set of instructions that this machine has".to_owned(),
+            got: self.to_string(),
+        })
+    }
+}
