@@ -80,6 +80,18 @@ impl CriticConfig {
         not_negative("reward_scale", self.reward_scale)
     }
 
+    /// The sizes of the critics for a problem.
+    pub fn shape(&self, n_critics: usize, spec: &EnvSpec) -> Shape {
+        let encoder = Encoder::new(spec, self.state_encoding, reward_scale(self.reward_scale, spec));
+        Shape {
+            n_inputs: encoder.width(),
+            hidden: self.hidden.clone(),
+            n_actions: spec.n_actions,
+            n_quantiles: self.n_quantiles,
+            n_critics,
+        }
+    }
+
     /// The rule that compares next actions by a score.
     pub(crate) fn rule(&self, score: &Score) -> Result<TargetRule, AgentError> {
         let coefficients = score.coefficients().iter().map(|&c| c as f32).collect();
@@ -129,13 +141,7 @@ impl QuantileCritics {
     ) -> Result<Self, AgentError> {
         let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
-        let shape = Shape {
-            n_inputs: encoder.width(),
-            hidden: config.hidden.clone(),
-            n_actions: spec.n_actions,
-            n_quantiles: config.n_quantiles,
-            n_critics,
-        };
+        let shape = config.shape(n_critics, spec);
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))?;
         Ok(Self {

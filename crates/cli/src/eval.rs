@@ -1,14 +1,15 @@
 //! `bqrl eval`: what a trained policy is worth at any risk level.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bqrl_lab::config::{Config, Layers};
 use bqrl_lab::run::{Hooks, restore_seed};
-use bqrl_lab::train::{Objective, Yardstick};
+use bqrl_lab::task::{Level as Reference, References};
+use bqrl_lab::train::Objective;
 use bqrl_math::buffer::{Buffer, check_tau};
-use bqrl_math::interval::quantile_interval;
-use bqrl_math::law::ReturnLaw;
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::Planner;
 use bqrl_runs::run_dir::RunDir;
@@ -61,8 +62,10 @@ struct Report {
 #[derive(Clone, Serialize)]
 struct OfSeed {
     seed: u64,
-    /// Episodes that its policy was trained for.
-    trained: usize,
+    /// Episodes that its policy was trained for, …
+    trained: u64,
+    /// … and steps.
+    trained_steps: u64,
     taus: Vec<Level>,
 }
 
@@ -70,8 +73,9 @@ struct OfSeed {
 struct Level {
     tau: f64,
     beta: f64,
-    best_quantile: f64,
-    /// UB2 of the plan for (τ, β), where `--beta` asks for it and it can be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_quantile: Option<f64>,
+    /// UB2 of the plan for (τ, β), where `--beta` asks for it and exact planning is possible.
     best_buffered_quantile: Option<f64>,
     quantile: f64,
     buffered_quantile: f64,
@@ -97,41 +101,48 @@ pub fn run(args: &EvalArgs) -> Result<String, Failure> {
         Some(seed) => vec![seed],
         None => config.run.seeds.clone(),
     };
-    let problem = problem::load(&config.problem)?;
-    let episodes = args.episodes.map_or(config.run.evaluation_episodes, |n| n as usize);
-    let yardstick = Yardstick::at(levels.clone(), episodes, &problem).map_err(Failure::usage)?;
-    let exact = yardstick.evaluator.is_some();
+    let task = problem::task(&config)?;
+    let mut config = config;
+    config.run.evaluation_episodes =
+        args.episodes.map_or(config.run.evaluation_episodes, |episodes| episodes as usize);
+    let episodes = config.run.evaluation_episodes;
+    let references = Arc::new(References::new(&*task, levels.clone()));
+    let exact = references.evaluator.is_some();
     let hooks = Hooks {
         stop: &AtomicBool::new(false),
-        watch: &|_, _| {},
+        watch: &|_| {},
         warn: &|message| eprintln!("warning: {message}"),
         clock: &|| 0.0,
     };
     let objective = if args.beta.is_empty() { Objective::Quantile } else { Objective::Buffered };
-    let best_buffered = if args.beta.is_empty() { Vec::new() } else { best_buffered(&levels, &problem) };
+    let best_buffered = match task.table() {
+        Some(problem) if !args.beta.is_empty() => best_buffered(&levels, problem),
+        _ => Vec::new(),
+    };
     let evaluate = |seed: u64| {
-        let restored = restore_seed(&config, &problem, &yardstick, seed, &dir.seed(seed), &hooks);
-        let mut training = restored.map_err(|error| {
+        let restored = restore_seed(&config, task.clone(), references.clone(), seed, &dir.seed(seed), &hooks);
+        let training = restored.map_err(|error| {
             Failure::usage(format!("{}: {error}", dir.path().display()))
-                .hint("a run writes its first checkpoint after run.checkpoint_every episodes")
+                .hint(format!("this run writes a checkpoint every {}", config.run.checkpoint_every))
         })?;
-        let laws = training.laws(&levels, objective);
-        let level = |(index, &(buffer, best)): (usize, &(Buffer, f64))| {
+        let measured = training.measure(&levels, objective).map_err(Failure::runtime)?;
+        let level = |(index, &Reference { buffer, best_quantile }): (usize, &Reference)| {
             // One policy per level, or one for all.
-            let (law, mean) = laws.get(index).unwrap_or(&laws[0]);
+            let measured = measured.get(index).unwrap_or(&measured[0]);
             Level {
                 tau: buffer.tau(),
                 beta: buffer.beta(),
-                best_quantile: best,
+                best_quantile,
                 best_buffered_quantile: best_buffered.get(index).copied(),
-                quantile: law.quantile(buffer.tau()),
-                buffered_quantile: law.buffered_quantile(&buffer),
-                mean: *mean,
-                interval: if exact { None } else { interval(law, episodes, buffer.tau()) },
+                quantile: measured.law.quantile(buffer.tau()),
+                buffered_quantile: measured.law.buffered_quantile(&buffer),
+                mean: measured.mean,
+                interval: measured.interval(buffer.tau()),
             }
         };
-        let taus = yardstick.levels.iter().enumerate().map(level).collect();
-        Ok(OfSeed { seed, trained: training.progress.episode, taus })
+        let taus = references.levels.iter().enumerate().map(level).collect();
+        let clock = training.progress.clock;
+        Ok(OfSeed { seed, trained: clock.episodes, trained_steps: clock.steps, taus })
     };
     let evaluated: Vec<OfSeed> = seeds.into_iter().map(evaluate).collect::<Result<_, Failure>>()?;
     let report = Report {
@@ -173,50 +184,54 @@ fn best_buffered(levels: &[Buffer], problem: &Problem) -> Vec<f64> {
     levels.iter().map(|&level| planner.buffered(level, PASSES).mixture_upper).collect()
 }
 
-/// 95 % interval of a quantile from played episodes.
-fn interval(law: &ReturnLaw, episodes: usize, tau: f64) -> Option<[f64; 2]> {
-    let times = |p: f64| (p * episodes as f64).round() as usize;
-    let samples: Vec<f64> = law
-        .values()
-        .iter()
-        .zip(law.probabilities())
-        .flat_map(|(&value, &p)| std::iter::repeat_n(value, times(p)))
-        .collect();
-    quantile_interval(&samples, tau, 0.95).map(|interval| [interval.low, interval.high])
-}
-
 fn human(report: &Report, config: &Config) -> String {
     let buffered = report.taus.iter().any(|level| level.best_buffered_quantile.is_some());
-    let mut head = vec!["seed", "τ", "Q_τ", "best Q*_τ", "short of it", "β", "Q_τ^β"];
+    let known = report.taus.iter().all(|level| level.best_quantile.is_some());
+    let mut head = vec!["seed", "τ", "Q_τ"];
+    head.extend(known.then_some(["best Q*_τ", "short of it"]).into_iter().flatten());
+    head.extend(["β", "Q_τ^β"]);
     head.extend(buffered.then_some("best Q_τ^β"));
     head.push("mean");
+    head.extend((!report.exact).then_some("95 % interval of Q_τ"));
     let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    if !report.exact {
-        rows[0].push("95 % interval of Q_τ".into());
-    }
     for OfSeed { seed, taus, .. } in &report.seeds {
         for level in taus {
-            let short = (level.best_quantile - level.quantile).max(0.0);
-            let mut row = vec![seed.to_string()];
-            row.extend([level.tau, level.quantile, level.best_quantile, short, level.beta].map(number));
-            row.push(number(level.buffered_quantile));
+            let mut row = vec![seed.to_string(), number(level.tau), number(level.quantile)];
+            if let Some(best) = level.best_quantile.filter(|_| known) {
+                row.extend([best, (best - level.quantile).max(0.0)].map(number));
+            }
+            row.extend([level.beta, level.buffered_quantile].map(number));
             row.extend(level.best_buffered_quantile.map(number));
             row.push(number(level.mean));
-            if let Some([low, high]) = level.interval {
-                row.push(format!("{} … {}", number(low), number(high)));
+            if !report.exact {
+                let text = |[low, high]: [f64; 2]| format!("{} … {}", number(low), number(high));
+                row.push(level.interval.map_or("too few episodes".to_owned(), text));
             }
             rows.push(row);
         }
     }
     let how = match report.episodes {
         None => "exact values".to_owned(),
-        Some(n) => format!("{n} episodes played; the best quantile is a lower bound"),
+        Some(n) if known => format!("{n} episodes played; the best quantile is a lower bound"),
+        Some(n) => format!("{n} episodes played"),
     };
-    let trained = report.seeds.iter().map(|seed| seed.trained).min().unwrap_or(0);
     format!(
-        "{} on {} after {trained} episodes, {how}\n\n{}",
+        "{} on {} after {}, {how}\n\n{}",
         config.algo().name,
         config.problem.name,
+        trained(report, config),
         table(&rows)
     )
+}
+
+/// How long the policies were trained; of a run that is not over, also how long it is to be.
+fn trained(report: &Report, config: &Config) -> String {
+    let length = config.run.length();
+    let done = |seed: &OfSeed| length.done(&Clock { episodes: seed.trained, steps: seed.trained_steps });
+    let least = report.seeds.iter().map(done).min().unwrap_or(0);
+    if least < length.amount() {
+        format!("{least} of {} {} (the run is not finished)", length.amount(), length.unit())
+    } else {
+        format!("{least} {}", length.unit())
+    }
 }

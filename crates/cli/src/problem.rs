@@ -1,6 +1,10 @@
 //! `PROBLEM` on the command line: a built-in name with `--env key=value`, or the path of an MDP file.
 
-use bqrl_lab::config::{ConfigError, ProblemConfig};
+use std::sync::Arc;
+
+use bqrl_lab::batch::{PrepareError, Prepared, load as load_task};
+use bqrl_lab::config::{Config, ConfigError, ProblemConfig};
+use bqrl_lab::task::Task;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems::ProblemError;
 
@@ -50,15 +54,39 @@ impl ProblemFlags {
 
 /// Builds or reads the problem.
 pub fn load(config: &ProblemConfig) -> Result<Problem, Failure> {
-    config.load().map_err(|error| {
-        let hint = match &error {
-            ConfigError::Problem(ProblemError::UnknownProblem { .. }) => {
-                "`bqrl envs` lists the problems; an MDP file is given by its path".to_owned()
-            }
-            ConfigError::Problem(_) => format!("`bqrl envs {}` lists its parameters", config.name),
-            ConfigError::FileNeeds { .. } => "add --horizon H --start S".to_owned(),
-            _ => return Failure::usage(error),
-        };
-        Failure::usage(error).hint(hint)
-    })
+    config.load().map_err(|error| failure(&error, config))
+}
+
+/// The task of a configuration.
+pub fn task(config: &Config) -> Result<Arc<dyn Task>, Failure> {
+    load_task(config).map_err(|error| unprepared(&error, &config.problem))
+}
+
+/// A run, checked and with its references planned.
+pub fn prepare(config: Config) -> Result<Prepared, Failure> {
+    let problem = config.problem.clone();
+    Prepared::new(config).map_err(|error| unprepared(&error, &problem))
+}
+
+fn unprepared(error: &PrepareError, problem: &ProblemConfig) -> Failure {
+    match error {
+        PrepareError::Config(error) => failure(error, problem),
+        PrepareError::Restricted { .. } => {
+            Failure::usage(error).hint("`bqrl plan` respects restricted actions")
+        }
+        PrepareError::Agent(_) => Failure::usage(error),
+    }
+}
+
+fn failure(error: &ConfigError, config: &ProblemConfig) -> Failure {
+    let hint = match error {
+        ConfigError::Problem(ProblemError::UnknownProblem { .. }) => {
+            "`bqrl envs` lists the problems; an MDP file is given by its path".to_owned()
+        }
+        ConfigError::Problem(_) => format!("`bqrl envs {}` lists its parameters", config.name),
+        ConfigError::FileNeeds { .. } => "add --horizon H --start S".to_owned(),
+        ConfigError::Python { .. } => "open the run in Python: bqrl.load(RUN)".to_owned(),
+        _ => return Failure::usage(error),
+    };
+    Failure::usage(error).hint(hint)
 }

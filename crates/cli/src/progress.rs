@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bqrl_lab::run::Hooks;
-use bqrl_lab::train::{Evaluated, Progress};
+use bqrl_lab::config::Length;
+use bqrl_lab::run::{Hooks, News};
+use bqrl_runs::schema::EvaluationRow;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::ThreadPool;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -21,33 +22,39 @@ pub struct Display {
     notes: bool,
     done: AtomicU64,
     total: u64,
+    /// `episodes` or `steps`.
+    unit: &'static str,
 }
 
 impl Display {
-    /// For so many episodes in all.
-    pub fn new(quiet: bool, total: u64) -> Self {
+    /// For so many episodes or steps in all.
+    pub fn new(quiet: bool, total: u64, unit: &'static str) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new(total) };
-        let template = "{bar:30} {pos}/{len} episodes, {per_sec:0}, {eta} left · {msg}";
-        bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-        Self { bar, lines: !quiet && !terminal, notes: !quiet, done: AtomicU64::new(0), total }
+        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{per_sec:0}}, {{eta}} left · {{msg}}");
+        bar.set_style(ProgressStyle::with_template(&template).expect("a valid template"));
+        Self { bar, lines: !quiet && !terminal, notes: !quiet, done: AtomicU64::new(0), total, unit }
     }
 
-    fn watch(&self, seed: u64, progress: &Progress) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+    fn watch(&self, news: &News) {
+        let before = self.done.fetch_add(news.more, Ordering::Relaxed);
+        let done = before + news.more;
         let standing = || {
-            let level = |e: &Evaluated| {
-                format!("Q_{} = {}, gap {}", e.tau, number(e.quantile), number(e.quantile_policy_gap))
+            let level = |row: &EvaluationRow| {
+                let gap =
+                    row.quantile_policy_gap.map_or(String::new(), |gap| format!(", gap {}", number(gap)));
+                format!("Q_{} = {}{gap}", row.tau, number(row.quantile))
             };
-            format!("seed {seed}: {}", progress.greedy.last.iter().map(level).collect::<Vec<_>>().join("; "))
+            let levels: Vec<String> = news.progress.greedy.last.iter().map(level).collect();
+            format!("seed {}: {}", news.seed, levels.join("; "))
         };
         if self.bar.is_hidden() {
-            if self.lines && done * 10 / self.total > (done - 1) * 10 / self.total {
-                eprintln!("{done}/{} episodes · {}", self.total, standing());
+            if self.lines && done * 10 / self.total > before * 10 / self.total {
+                eprintln!("{done}/{} {} · {}", self.total, self.unit, standing());
             }
         } else {
             self.bar.set_position(done);
-            if progress.episode.is_multiple_of(10) {
+            if done / 10 > before / 10 {
                 self.bar.set_message(standing());
             }
         }
@@ -66,6 +73,13 @@ impl Display {
     }
 }
 
+/// The sum of runs' lengths, and its unit; steps where they are mixed, which then are only about right.
+pub fn total(lengths: &[Length]) -> (u64, &'static str) {
+    let unit =
+        if lengths.iter().all(|length| matches!(length, Length::Episodes(_))) { "episodes" } else { "steps" };
+    (lengths.iter().map(|length| length.amount()).sum(), unit)
+}
+
 /// Does the work with hooks that show progress and stop at the first Ctrl-C; the second one ends the process at once.
 pub fn with_hooks<T>(
     display: &Display,
@@ -79,7 +93,7 @@ pub fn with_hooks<T>(
     }
     work(&Hooks {
         stop: &stop,
-        watch: &|seed, progress| display.watch(seed, progress),
+        watch: &|news| display.watch(news),
         warn: &|message| display.note(message),
         clock: &|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64()),
     })

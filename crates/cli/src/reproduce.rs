@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use bqrl_lab::batch::{Ready, run_all};
+use bqrl_lab::config::Length;
 use bqrl_lab::reproduce::{Planned, experiment};
-use bqrl_lab::run::{RunError, check_agent};
-use bqrl_lab::train::Yardstick;
+use bqrl_lab::run::RunError;
 use bqrl_report::figure::Figure;
 use bqrl_report::paper;
 use bqrl_report::study::{Measure, Study, display_name};
@@ -16,7 +16,8 @@ use bqrl_runs::{atomic, monitor};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::progress::{Display, pool, with_hooks};
+use crate::problem;
+use crate::progress::{Display, pool, total, with_hooks};
 use crate::studies::{self, Only};
 use crate::text::number;
 
@@ -162,8 +163,10 @@ pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(
     for run in planned {
         ready.extend(prepare(&root.join(&run.name), run, args.force)?);
     }
-    let episodes: usize = ready.iter().map(|run| run.config.run.episodes * run.config.run.seeds.len()).sum();
-    let display = Display::new(args.quiet, episodes as u64);
+    let lengths: Vec<Length> =
+        ready.iter().flat_map(|run| run.config.run.seeds.iter().map(|_| run.config.run.length())).collect();
+    let (total, unit) = total(&lengths);
+    let display = Display::new(args.quiet, total, unit);
     let results = with_hooks(&display, |hooks| Ok(pool(args.threads)?.install(|| run_all(&ready, hooks))))?;
     display.finish();
     let mut interrupted = None;
@@ -207,11 +210,7 @@ fn prepare(path: &Path, run: &Planned, force: bool) -> Result<Option<Ready>, Fai
             (dir, lock)
         }
     };
-    let config = run.config.clone();
-    let problem = config.problem.load().map_err(Failure::usage)?;
-    check_agent(&config, &problem).map_err(Failure::usage)?;
-    let yardstick = Yardstick::new(&config, &problem).map_err(Failure::usage)?;
-    Ok(Some(Ready { config, problem, yardstick, dir, lock }))
+    Ok(Some(problem::prepare(run.config.clone())?.in_directory(dir, lock)))
 }
 
 /// The page and, beside it, its figures as SVG and PNG.

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::summary::Summary;
+use bqrl_lab::config::Length;
 use bqrl_lab::sweep::{Finished, Shard, State, Sweep, SweepError, TABLE, Trial};
 use bqrl_math::interval::student_t;
 use bqrl_runs::atomic;
+use bqrl_runs::schema::Summary;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::progress::{Display, pool, with_hooks};
+use crate::progress::{Display, pool, total, with_hooks};
 use crate::slurm::{self, Job, MOST_TASKS};
 use crate::text::{number, table};
 
@@ -152,8 +153,9 @@ fn begin(root: &Path, text: &str) -> Result<(), Failure> {
 
 /// Makes what is due. A run that fails, because its settings diverge, does not keep the others from their end.
 fn make(args: &SweepArgs, sweep: &Sweep, due: &[Trial], root: &Path) -> Result<(), Failure> {
-    let episodes: usize = due.iter().map(|trial| trial.config.run.episodes).sum();
-    let display = Display::new(args.quiet, episodes as u64);
+    let lengths: Vec<Length> = due.iter().map(|trial| trial.config.run.length()).collect();
+    let (total, unit) = total(&lengths);
+    let display = Display::new(args.quiet, total, unit);
     let results = with_hooks(&display, |hooks| {
         Ok(pool(args.threads)?.install(|| sweep.run_all(due, root, args.force, hooks)))
     })?;
@@ -227,18 +229,14 @@ fn human(sweep: &Sweep, finished: &[Finished]) -> String {
     // The levels have a column of their own.
     let shown: Vec<usize> = (0..sweep.axes().len()).filter(|&k| sweep.axes()[k].key != "run.tau").collect();
     let mut rows = vec![shown.iter().map(|&k| sweep.axes()[k].label.clone()).collect::<Vec<_>>()];
-    rows[0].extend(
-        [
-            "τ",
-            "seeds",
-            "final Q_τ",
-            "best Q*_τ",
-            "final mean",
-            "quantile policy gap",
-            "expected-return regret",
-        ]
-        .map(str::to_owned),
-    );
+    // A column exists where its reference does.
+    let best = finished.iter().all(|(_, run)| run.taus.iter().all(|level| level.best_quantile.is_some()));
+    let regret = finished.iter().all(|(_, run)| run.expected_return_regret.is_some());
+    rows[0].extend(["τ", "seeds", "final Q_τ"].map(str::to_owned));
+    rows[0].extend(best.then(|| "best Q*_τ".to_owned()));
+    rows[0].push("final mean".to_owned());
+    rows[0].extend(best.then(|| "quantile policy gap".to_owned()));
+    rows[0].extend(regret.then(|| "expected-return regret".to_owned()));
     for group in finished.chunks(sweep.seeds().len()) {
         let (trial, first) = &group[0];
         for (index, level) in first.taus.iter().enumerate() {
@@ -249,15 +247,18 @@ fn human(sweep: &Sweep, finished: &[Finished]) -> String {
                 around.map_or(mean.clone(), |around| format!("{mean} ± {}", number(around)))
             };
             let mut row: Vec<String> = shown.iter().map(|&k| trial.point[k].clone()).collect();
-            row.extend([
-                number(level.tau),
-                group.len().to_string(),
-                mean(&|summary| summary.taus[index].final_quantile[0]),
-                number(level.best_quantile),
-                mean(&|summary| summary.taus[index].final_mean[0]),
-                mean(&|summary| summary.taus[index].quantile_policy_gap[0]),
-                mean(&|summary| summary.expected_return_regret[0]),
-            ]);
+            let gap = |summary: &Summary| {
+                summary.taus[index].quantile_policy_gap.as_ref().map_or(f64::NAN, |gaps| gaps[0])
+            };
+            let regrets = |summary: &Summary| {
+                summary.expected_return_regret.as_ref().map_or(f64::NAN, |regrets| regrets[0])
+            };
+            row.extend([number(level.tau), group.len().to_string()]);
+            row.push(mean(&|summary| summary.taus[index].final_quantile[0]));
+            row.extend(level.best_quantile.filter(|_| best).map(number));
+            row.push(mean(&|summary| summary.taus[index].final_mean[0]));
+            row.extend(best.then(|| mean(&gap)));
+            row.extend(regret.then(|| mean(&regrets)));
             rows.push(row);
         }
     }

@@ -1,15 +1,14 @@
-//! `bqrl train`: learn a policy, measured against the exact optimum; several seeds in parallel; resumable.
+//! `bqrl train`: learn a policy, measured against the exact optimum where it is known; several seeds in parallel; resumable.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::batch::{Ready, run_all};
+use bqrl_lab::batch::run_all;
 use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
-use bqrl_lab::run::{RunError, YardstickError, check_agent};
-use bqrl_lab::summary::{Level, Summary};
-use bqrl_lab::train::Yardstick;
+use bqrl_lab::run::RunError;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir, unique_name};
+use bqrl_runs::schema::{Summary, SummaryLevel};
 
 use crate::failure::Failure;
 use crate::problem::{self, ProblemFlags};
@@ -34,6 +33,12 @@ pub struct TrainArgs {
     /// Training episodes [default: 2000; 5000 on frozen-lake]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     episodes: Option<u32>,
+    /// Training steps instead of episodes, over all lanes
+    #[arg(long, allow_negative_numbers = true, value_name = "N", conflicts_with = "episodes")]
+    steps: Option<u64>,
+    /// Copies of the environment that are played side by side [default: 1]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    lanes: Option<u32>,
     /// Seeds, one run each, in parallel [default: 42]
     #[arg(long, alias = "seed", allow_negative_numbers = true, value_delimiter = ',', value_name = "SEED,…")]
     seeds: Vec<u32>,
@@ -49,7 +54,7 @@ pub struct TrainArgs {
     /// Replace a run that is already there
     #[arg(long, requires = "out")]
     force: bool,
-    /// Go on with an interrupted run
+    /// Resume an interrupted run
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     /// Seeds trained at a time; the results do not depend on it [default: all cores]
@@ -74,26 +79,19 @@ fn algo_help() -> String {
 /// Trains, and returns what to print.
 pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     let (config, existing) = configuration(args)?;
-    let problem = problem::load(&config.problem)?;
-    let yardstick = Yardstick::new(&config, &problem).map_err(|error| match error {
-        YardstickError::RestrictedActions { .. } => {
-            Failure::usage(format!("{}: {error}", config.problem.name))
-                .hint("`bqrl plan` respects restricted actions")
-        }
-        YardstickError::Config(error) => Failure::usage(error),
-    })?;
-    check_agent(&config, &problem).map_err(Failure::usage)?;
-    let (dir, lock) = directory(args, &config, existing)?;
-
-    let display = Display::new(args.quiet, (config.run.episodes * config.run.seeds.len()) as u64);
-    let ready = [Ready { config, problem, yardstick, dir, lock }];
+    let prepared = problem::prepare(config)?;
+    let run = &prepared.config.run;
+    let total = run.length().amount().saturating_mul(run.seeds.len() as u64);
+    let display = Display::new(args.quiet, total, run.length().unit());
+    let (dir, lock) = directory(args, &prepared.config, existing)?;
+    let ready = [prepared.in_directory(dir, lock)];
     let result = with_hooks(&display, |hooks| {
         let mut results = pool(args.threads)?.install(|| run_all(&ready, hooks));
         Ok(results.pop().expect("one run, one result"))
     })?;
     display.finish();
 
-    let again = format!("`bqrl train --resume {}` goes on", ready[0].dir.path().display());
+    let again = format!("`bqrl train --resume {}` resumes it", ready[0].dir.path().display());
     match result {
         Ok(summary) if args.json => Ok(summary.to_json()),
         Ok(summary) => Ok(human(&summary)),
@@ -102,20 +100,31 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     }
 }
 
-/// Preset, file, flags, overrides; or the configuration of the run to go on with, which none of them may change.
+/// Preset, file, flags, overrides; or the configuration of the run to resume, which none of them may change.
 fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> {
     let read = |path: &Path| {
         std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))
     };
     let Some(resume) = &args.resume else {
-        let name = args.problem.as_deref().unwrap_or("asset-selling");
-        let mut layers =
-            Layers::of(args.algo.as_deref().unwrap_or("deep-bqrl"), name).map_err(Failure::usage)?;
-        if let Some(path) = &args.config {
-            layers.file(&read(path)?, &path.display().to_string()).map_err(Failure::usage)?;
+        let file = match &args.config {
+            Some(path) => {
+                Some(Layers::written(&read(path)?, &path.display().to_string()).map_err(Failure::usage)?)
+            }
+            None => None,
+        };
+        // A file may name algorithm and problem; flags win over it.
+        let in_file = |key: &str| Some(file.as_ref()?.value(key)?.as_str()?.to_owned());
+        let algo = args.algo.clone().or(in_file("agent.kind")).unwrap_or("deep-bqrl".to_owned());
+        let name = args.problem.clone().or(in_file("problem.name")).unwrap_or("asset-selling".to_owned());
+        let mut layers = Layers::of(&algo, &name).map_err(Failure::usage)?;
+        if let Some(file) = file {
+            layers.add_layers(file);
         }
-        apply_flags(args, name, &mut layers)?;
+        if args.algo.is_some() {
+            layers.set("agent", "kind", algo);
+        }
+        apply_flags(args, &name, &mut layers)?;
         return Ok((layers.finish("settings").map_err(Failure::usage)?, None));
     };
     let dir = RunDir::open(resume).map_err(Failure::usage)?;
@@ -139,7 +148,7 @@ fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> 
             resume.display(),
             differing.join(", ")
         ))
-        .hint("a run goes on as it began; start a new one for other settings"));
+        .hint("a run is resumed with the settings it began with; start a new one for others"));
     }
     Ok((stored, Some(dir)))
 }
@@ -169,6 +178,12 @@ fn apply_flags(args: &TrainArgs, name: &str, layers: &mut Layers) -> Result<(), 
     if let Some(episodes) = args.episodes {
         layers.set("run", "episodes", i64::from(episodes));
     }
+    if let Some(steps) = args.steps {
+        layers.set("run", "steps", i64::try_from(steps).unwrap_or(i64::MAX));
+    }
+    if let Some(lanes) = args.lanes {
+        layers.set("run", "lanes", i64::from(lanes));
+    }
     if !args.seeds.is_empty() {
         layers.set("run", "seeds", args.seeds.iter().map(|&seed| i64::from(seed)).collect::<Vec<_>>());
     }
@@ -179,7 +194,7 @@ fn apply_flags(args: &TrainArgs, name: &str, layers: &mut Layers) -> Result<(), 
 fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Result<(RunDir, Lock), Failure> {
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Failure::usage(error).hint("--resume goes on with it, --force replaces it")
+            Failure::usage(error).hint("--resume resumes it, --force replaces it")
         }
         io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::ResourceBusy => {
             Failure::usage(error)
@@ -203,35 +218,35 @@ fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Res
 }
 
 fn human(summary: &Summary) -> String {
-    let mut rows = vec![
-        [
-            "seed",
-            "τ",
-            "final Q_τ",
-            "best Q*_τ",
-            "the rule's Q_τ",
-            "final mean",
-            "best mean",
-            "quantile policy gap",
-            "expected-return regret",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    let mut add = |policy: &str, levels: &[Level]| {
+    // A column exists where its reference does.
+    let best = summary.taus.iter().all(|level| level.best_quantile.is_some());
+    let rule = summary.taus.iter().any(|level| level.rule_quantile.is_some());
+    let mut head = vec!["seed", "τ", "final Q_τ"];
+    head.extend((!summary.exact).then_some("95 % interval"));
+    head.extend(best.then_some("best Q*_τ"));
+    head.extend(rule.then_some("the rule's Q_τ"));
+    head.push("final mean");
+    head.extend(summary.max_mean.map(|_| "best mean"));
+    head.extend(best.then_some("quantile policy gap"));
+    head.extend(summary.expected_return_regret.as_ref().map(|_| "expected-return regret"));
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    let mut add = |policy: &str, levels: &[SummaryLevel]| {
         for (k, seed) in summary.seeds.iter().enumerate() {
             for level in levels {
-                rows.push(vec![
-                    format!("{seed}{policy}"),
-                    number(level.tau),
-                    number(level.final_quantile[k]),
-                    number(level.best_quantile),
-                    level.rule_quantile.map(number).unwrap_or_default(),
-                    number(level.final_mean[k]),
-                    number(summary.max_mean),
-                    number(level.quantile_policy_gap[k]),
-                    number(summary.expected_return_regret[k]),
-                ]);
+                let mut row =
+                    vec![format!("{seed}{policy}"), number(level.tau), number(level.final_quantile[k])];
+                if !summary.exact {
+                    let interval = level.interval.as_ref().and_then(|intervals| intervals[k]);
+                    let text = |[low, high]: [f64; 2]| format!("{} … {}", number(low), number(high));
+                    row.push(interval.map_or("too few episodes".to_owned(), text));
+                }
+                row.extend(level.best_quantile.filter(|_| best).map(number));
+                row.extend(rule.then(|| level.rule_quantile.map(number).unwrap_or_default()));
+                row.push(number(level.final_mean[k]));
+                row.extend(summary.max_mean.map(number));
+                row.extend(level.quantile_policy_gap.as_ref().filter(|_| best).map(|gaps| number(gaps[k])));
+                row.extend(summary.expected_return_regret.as_ref().map(|regrets| number(regrets[k])));
+                rows.push(row);
             }
         }
     };
@@ -242,20 +257,16 @@ fn human(summary: &Summary) -> String {
             add(" distribution", distribution);
         }
     }
-    // Only Deep-BQRL has a rule of its own to compare with.
-    if summary.taus.iter().all(|level| level.rule_quantile.is_none()) {
-        for row in &mut rows {
-            row.remove(4);
+    let how = match (summary.exact, best) {
+        (true, _) => "",
+        (false, true) => {
+            "Too many possible returns for exact values: policies were played, and the best quantile is a lower bound.\n"
         }
-    }
-    let how = if summary.exact {
-        ""
-    } else {
-        "Too many possible returns for exact values: policies were played, and the best quantile is a lower bound.\n"
+        (false, false) => "Policies were played to evaluate them.\n",
     };
-    let rule = rule_note(summary);
+    let lanes = summary.lanes.map_or(String::new(), |lanes| format!(" in {lanes} lanes"));
     format!(
-        "{} on {}: {} episodes a seed, {} steps, {} updates, {} s\n\n{}\n{how}{rule}The run is in {}\n",
+        "{} on {}: {} episodes a seed{lanes}, {} steps, {} updates, {} s\n\n{}\n{how}{}The run is in {}\n",
         summary.algo,
         summary.problem,
         summary.episodes,
@@ -263,20 +274,23 @@ fn human(summary: &Summary) -> String {
         summary.updates,
         number((summary.seconds * 10.0).round() / 10.0),
         table(&rows),
+        rule_note(summary),
         summary.run
     )
 }
 
 /// Deep-BQRL's rule re-imposes the level at every stage. Where that keeps it from the optimum, say what does not.
 fn rule_note(summary: &Summary) -> String {
-    let short = |level: &&Level| level.rule_quantile.is_some_and(|rule| rule < level.best_quantile);
-    let Some(level) = summary.taus.iter().find(short) else { return String::new() };
+    let short = |level: &SummaryLevel| {
+        let (rule, best) = (level.rule_quantile?, level.best_quantile?);
+        (rule < best).then_some((level.tau, rule, best))
+    };
+    let Some((tau, rule, best)) = summary.taus.iter().find_map(short) else { return String::new() };
     format!(
-        "At τ = {} the paper's rule, solved without error, attains {} (critics that are smoothed by κ may end\n\
+        "At τ = {tau} the paper's rule, solved without error, attains {} (critics that are smoothed by κ may end\n\
          elsewhere); {} is possible, and `bqrl train {} --algo target-tracking` learns towards that.\n",
-        level.tau,
-        number(level.rule_quantile.unwrap_or(level.best_quantile)),
-        number(level.best_quantile),
+        number(rule),
+        number(best),
         summary.problem
     )
 }

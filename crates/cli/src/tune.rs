@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::config::{Algo, Layers, ProblemConfig};
+use bqrl_lab::config::{Algo, Layers, ProblemConfig, paper_episodes};
 use bqrl_lab::run::RunError;
 use bqrl_lab::tune::{Episodes, Round, Search, TuneError, VALIDATION};
 use bqrl_runs::atomic;
@@ -79,7 +79,7 @@ pub fn run(args: &TuneArgs) -> Result<String, Failure> {
         None => begin(args)?,
     };
     let episodes = search.episodes().map_err(|error| failure(error, &dir))?;
-    let display = Display::new(args.quiet, episodes);
+    let display = Display::new(args.quiet, episodes, "episodes");
     let rounds = with_hooks(&display, |hooks| {
         pool(args.threads)?.install(|| search.run(&dir, hooks)).map_err(|error| failure(error, &dir))
     });
@@ -116,7 +116,7 @@ fn begin(args: &TuneArgs) -> Result<(Search, PathBuf), Failure> {
         if args.problems.is_empty() { vec!["asset-selling".to_owned()] } else { args.problems.clone() };
     let problem = |name: &String| Episodes {
         // §4.1 and §4.2.
-        episodes: args.episodes.map_or(if name == "frozen-lake" { 5000 } else { 2000 }, |n| n as usize),
+        episodes: args.episodes.map_or(paper_episodes(name), |n| n as usize),
         problem: ProblemConfig { name: name.clone(), ..ProblemConfig::default() },
     };
     let search = Search {

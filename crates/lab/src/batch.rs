@@ -1,24 +1,82 @@
 //! Many runs at once: all seeds of all runs share the cores, and each run ends as if it had been alone.
 
-use bqrl_mdp::model::Problem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bqrl_agents::AgentError;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir};
+use bqrl_runs::schema::Summary;
 use rayon::prelude::*;
+use thiserror::Error;
 
-use crate::config::{AgentConfig, Config};
+use crate::config::{AgentConfig, Config, ConfigError};
 use crate::outcome;
-use crate::run::{Finished, Hooks, RunError, run_seed};
-use crate::summary::Summary;
-use crate::train::Yardstick;
+use crate::run::{Finished, Hooks, RunError, check_agent, run_seed};
+use crate::summary::summarise;
+use crate::task::{References, RestrictedActions, Table, Task};
 
-/// A run that is ready to begin or to go on.
+/// A checked run: its task is built and its references are planned, but nothing is written yet.
+pub struct Prepared {
+    /// Every setting.
+    pub config: Config,
+    /// What is learned.
+    pub task: Arc<dyn Task>,
+    /// What it is measured against.
+    pub references: Arc<References>,
+}
+
+/// Why a configuration cannot be run.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The table lacks actions.
+    #[error("{name}: {error}")]
+    Restricted {
+        /// The problem.
+        name: String,
+        /// Where.
+        error: RestrictedActions,
+    },
+    /// The agent cannot be made.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+impl Prepared {
+    /// Builds the task, checks the agent's settings and plans the references.
+    pub fn new(config: Config) -> Result<Self, PrepareError> {
+        let task = load(&config)?;
+        check_agent(&config, task.spec())?;
+        let references = Arc::new(References::new(&*task, config.levels()?));
+        Ok(Self { config, task, references })
+    }
+
+    /// Ready to run in a directory that is locked and holds the configuration.
+    pub fn in_directory(self, dir: RunDir, lock: Lock) -> Ready {
+        let Self { config, task, references } = self;
+        Ready { config, task, references, dir, lock }
+    }
+}
+
+/// The task of a configuration.
+pub fn load(config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
+    let problem = config.problem.load()?;
+    let table = Table::new(problem)
+        .map_err(|error| PrepareError::Restricted { name: config.problem.name.clone(), error })?;
+    Ok(Arc::new(table))
+}
+
+/// A run that is ready to begin or to be resumed.
 pub struct Ready {
     /// Every setting.
     pub config: Config,
     /// What is learned.
-    pub problem: Problem,
+    pub task: Arc<dyn Task>,
     /// What it is measured against.
-    pub yardstick: Yardstick,
+    pub references: Arc<References>,
     /// Where it is written, with its configuration in place.
     pub dir: RunDir,
     /// Held while it runs.
@@ -41,8 +99,13 @@ pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> 
         .with_max_len(1)
         .map(|(run, seed)| {
             let began = (hooks.clock)();
-            let Ready { config, problem, yardstick, dir, .. } = run;
-            let result = run_seed(config, problem, yardstick, *seed, &dir.seed(*seed), hooks);
+            let Ready { config, task, references, dir, .. } = run;
+            // After a stop no further seed is begun.
+            let result = if hooks.stop.load(Ordering::Relaxed) {
+                Err(RunError::Interrupted { episode: 0, step: 0 })
+            } else {
+                run_seed(config, task.clone(), references.clone(), *seed, &dir.seed(*seed), hooks)
+            };
             (result, Span { began, ended: (hooks.clock)() })
         })
         .collect();
@@ -72,13 +135,13 @@ fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Resu
     if let Some(error) = failed {
         return Err(error);
     }
-    let Ready { config, problem, yardstick, dir, .. } = run;
-    outcome::describe(dir, problem, yardstick)?;
+    let Ready { config, task, references, dir, .. } = run;
+    outcome::describe(dir, &**task, references)?;
     let name = dir.path().display().to_string();
-    let mut summary = Summary::new(name, config, yardstick, &finished, ended - began);
-    if let AgentConfig::DeepBqrl(_) = config.agent {
-        for (level, &(buffer, _)) in summary.taus.iter_mut().zip(&yardstick.levels) {
-            level.rule_quantile = outcome::rule_quantile(problem, buffer);
+    let mut summary = summarise(name, config, references, &finished, ended - began);
+    if let (AgentConfig::DeepBqrl(_), Some(problem)) = (&config.agent, task.table()) {
+        for (level, reference) in summary.taus.iter_mut().zip(&references.levels) {
+            level.rule_quantile = outcome::rule_quantile(problem, reference.buffer);
         }
     }
     atomic::write(&dir.summary(), summary.to_json().as_bytes())?;

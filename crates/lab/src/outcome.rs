@@ -12,18 +12,21 @@
 use std::fmt::Write as _;
 use std::io;
 
-use bqrl_agents::{Input, Mode, OutputPolicy};
+use bqrl_agents::play::PlayError;
+use bqrl_agents::{Input, ServedPolicy};
 use bqrl_math::buffer::Buffer;
-use bqrl_math::law::ReturnLaw;
-use bqrl_math::rng::{Purpose, stream};
+use bqrl_math::rng::Purpose;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::{Planner, conditional};
 use bqrl_mdp::trajectory::Observation;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{RunDir, SeedDir};
-use serde::Serialize;
+use bqrl_runs::schema::{LevelFacts, TaskFacts};
+use thiserror::Error;
 
-use crate::train::{Objective, Training, Yardstick};
+use crate::evaluate::Measured;
+use crate::task::{Level, References, Task};
+use crate::train::{Objective, Training};
 
 /// Atoms of a remaining-return law up to which the paper's rule is solved.
 pub(crate) const RULE_ATOMS: usize = 2_000;
@@ -39,56 +42,35 @@ fn twentieths() -> Vec<Buffer> {
     (1..20).map(level).collect()
 }
 
-#[derive(Serialize)]
-struct Description<'a> {
-    name: &'a str,
-    horizon: usize,
-    discount: f64,
-    states: &'a [String],
-    actions: &'a [String],
-    ordered: bool,
-    exact: bool,
-    max_mean: f64,
-    levels: Vec<Level>,
-}
-
-#[derive(Serialize)]
-struct Level {
-    tau: f64,
-    beta: f64,
-    best_quantile: f64,
-}
-
 /// Q_τ of the paper's rule, solved exactly; `None` where there are too many returns for that.
 pub fn rule_quantile(problem: &Problem, level: Buffer) -> Option<f64> {
     conditional::greedy(&problem.model, level, RULE_ATOMS).map(|rule| rule.law.quantile(level.tau()))
 }
 
 /// Writes `problem.json` and, where planning is exact, `reference.csv`.
-pub fn describe(dir: &RunDir, problem: &Problem, yardstick: &Yardstick) -> io::Result<()> {
-    let level = |&(buffer, best): &(Buffer, f64)| Level {
-        tau: buffer.tau(),
-        beta: buffer.beta(),
-        best_quantile: best,
+pub fn describe(dir: &RunDir, task: &dyn Task, references: &References) -> io::Result<()> {
+    let (spec, table) = (task.spec(), task.table());
+    let level = |level: &Level| LevelFacts {
+        tau: level.buffer.tau(),
+        beta: level.buffer.beta(),
+        best_quantile: level.best_quantile,
     };
-    let description = Description {
-        name: &problem.name,
-        horizon: problem.model.horizon(),
-        discount: problem.model.discount(),
-        states: &problem.states,
-        actions: &problem.actions,
-        ordered: problem.ordered,
-        exact: yardstick.evaluator.is_some(),
-        max_mean: yardstick.max_mean,
-        levels: yardstick.levels.iter().map(level).collect(),
+    let facts = TaskFacts {
+        name: spec.name.clone(),
+        horizon: spec.horizon,
+        discount: spec.discount,
+        states: table.map_or(Vec::new(), |problem| problem.states.clone()),
+        actions: task.actions(),
+        ordered: table.is_some_and(|problem| problem.ordered),
+        exact: references.evaluator.is_some(),
+        max_mean: references.max_mean,
+        levels: references.levels.iter().map(level).collect(),
     };
-    let json = serde_json::to_string(&description).expect("plain numbers and text serialise") + "\n";
+    let json = serde_json::to_string(&facts).expect("plain numbers and text serialise") + "\n";
     atomic::write(&dir.problem(), json.as_bytes())?;
-    if yardstick.evaluator.is_none() {
-        return Ok(());
-    }
+    let (Some(problem), true) = (table, references.evaluator.is_some()) else { return Ok(()) };
     let planner =
-        Planner::exact(&problem.model, &|_, _, _| {}).expect("the yardstick found the returns few enough");
+        Planner::exact(&problem.model, &|_, _, _| {}).expect("the references found the returns few enough");
     let mut csv = String::from("policy,tau,quantile,mean\n");
     let neutral = planner.mean_evaluation();
     let percents = || (1..100).map(|k| f64::from(k) / 100.0);
@@ -108,31 +90,34 @@ pub fn describe(dir: &RunDir, problem: &Problem, yardstick: &Yardstick) -> io::R
     atomic::write(&dir.reference(), csv.as_bytes())
 }
 
-/// Writes the tables of one seed.
-pub fn leave(dir: &SeedDir, problem: &Problem, training: &mut Training) -> io::Result<()> {
-    atomic::write(&dir.weights(), &training.agent.weights())?;
-    let levels: Vec<Buffer> = training.levels();
-    let laws: Vec<ReturnLaw> =
-        training.laws(&levels, Objective::Quantile).into_iter().map(|(law, _)| law).collect();
-    atomic::write(&dir.law(), law_table(&levels, &laws).as_bytes())?;
+/// Why the tables of a seed were not written.
+#[derive(Debug, Error)]
+pub enum TableError {
+    /// The policy could not be played.
+    #[error(transparent)]
+    Play(#[from] PlayError),
+    /// A file could not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
 
-    let model = &problem.model;
-    if model.n_states() * model.horizon() * laws.len() <= POLICY_ROWS {
-        let policies = training.agent.output(&levels);
-        let mut csv = String::from("tau,stage,state,action\n");
-        for (policy, level) in policies.iter().zip(&levels) {
-            let tau = if policies.len() == 1 { String::new() } else { level.tau().to_string() };
-            for stage in 0..model.horizon() {
-                for state in (0..model.n_states()).filter(|&state| !model.is_terminal(stage, state)) {
-                    let _ = writeln!(csv, "{tau},{stage},{state},{}", action(&**policy, stage, state));
-                }
-            }
-        }
+/// Writes the tables of one seed.
+pub fn write_seed_tables(dir: &SeedDir, training: &Training) -> Result<(), TableError> {
+    atomic::write(&dir.weights(), &training.agent.weights())?;
+    let levels = training.references().buffers();
+    let measured = training.measure(&levels, Objective::Quantile)?;
+    atomic::write(&dir.law(), law_table(&levels, &measured).as_bytes())?;
+
+    if let Some(problem) = training.task().table()
+        && let Some(csv) = policy_table(training, problem, &levels)
+    {
         atomic::write(&dir.policy(), csv.as_bytes())?;
     }
 
-    let start = training.start(&mut stream(0, Purpose::Evaluation));
-    let predictions = training.agent.predictions(&Input { stage: 0, observation: &start, collected: 0.0 });
+    let predictions = match start(training)? {
+        Some(start) => training.agent.predictions(&Input { stage: 0, observation: &start, collected: 0.0 }),
+        None => Vec::new(),
+    };
     if !predictions.is_empty() {
         let mut csv = String::from("critic,action,level,value\n");
         for p in predictions {
@@ -142,10 +127,10 @@ pub fn leave(dir: &SeedDir, problem: &Problem, training: &mut Training) -> io::R
     }
 
     let grid = twentieths();
-    let laws = training.laws(&grid, Objective::Quantile);
-    if laws.len() == grid.len() {
+    if training.agent.serve(&grid, Objective::Quantile).is_per_level() {
+        let measured = training.measure(&grid, Objective::Quantile)?;
         let mut csv = String::from("tau,quantile,mean\n");
-        for (level, (law, mean)) in grid.iter().zip(&laws) {
+        for (level, Measured { law, mean, .. }) in grid.iter().zip(&measured) {
             let _ = writeln!(csv, "{},{},{mean}", level.tau(), law.quantile(level.tau()));
         }
         atomic::write(&dir.achieved(), csv.as_bytes())?;
@@ -153,21 +138,39 @@ pub fn leave(dir: &SeedDir, problem: &Problem, training: &mut Training) -> io::R
     Ok(())
 }
 
-fn law_table(levels: &[Buffer], laws: &[ReturnLaw]) -> String {
+/// A first observation, of a task that shows it at once.
+fn start(training: &Training) -> Result<Option<Observation>, PlayError> {
+    Ok(training.task().lanes(0, Purpose::Evaluation, 1)?.reset(0)?)
+}
+
+/// The greedy policies at c = 0; `None` where there would be too many rows.
+fn policy_table(training: &Training, problem: &Problem, levels: &[Buffer]) -> Option<String> {
+    let model = &problem.model;
+    let served = training.agent.serve(levels, Objective::Quantile);
+    if model.n_states() * model.horizon() * served.memos().len() > POLICY_ROWS {
+        return None;
+    }
+    let mut csv = String::from("tau,stage,state,action\n");
+    for (memo, level) in served.memos().iter().zip(levels) {
+        let policy = ServedPolicy::mode(&*training.agent, memo);
+        let tau = if served.memos().len() == 1 { String::new() } else { level.tau().to_string() };
+        for stage in 0..model.horizon() {
+            for state in (0..model.n_states()).filter(|&state| !model.is_terminal(stage, state)) {
+                let x = Input { stage, observation: &Observation::Index(state), collected: 0.0 };
+                let _ = writeln!(csv, "{tau},{stage},{state},{}", policy.action(&x));
+            }
+        }
+    }
+    Some(csv)
+}
+
+fn law_table(levels: &[Buffer], measured: &[Measured]) -> String {
     let mut csv = String::from("tau,return,probability\n");
-    for (law, level) in laws.iter().zip(levels) {
-        let tau = if laws.len() == 1 { String::new() } else { level.tau().to_string() };
+    for (Measured { law, .. }, level) in measured.iter().zip(levels) {
+        let tau = if measured.len() == 1 { String::new() } else { level.tau().to_string() };
         for (value, probability) in law.values().iter().zip(law.probabilities()) {
             let _ = writeln!(csv, "{tau},{value},{probability}");
         }
     }
     csv
-}
-
-/// The most probable action at (h, s, 0).
-fn action(policy: &dyn OutputPolicy, stage: usize, state: usize) -> usize {
-    let mut choice = Vec::new();
-    Mode(policy)
-        .decide(&Input { stage, observation: &Observation::Index(state), collected: 0.0 }, &mut choice);
-    choice[0].0
 }

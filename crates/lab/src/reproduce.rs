@@ -1,6 +1,6 @@
 //! The paper's experiments (§4) as a list of runs.
 
-use crate::config::{ALGOS, Config, ConfigError, Layers, Levels};
+use crate::config::{ALGOS, Config, ConfigError, Layers, Levels, paper_episodes};
 use crate::tune::HELD_OUT;
 
 /// A run of the reproduction.
@@ -24,7 +24,7 @@ pub fn seeds(n: usize) -> Vec<u64> {
 
 /// All methods on one of the paper's problems, as their presets stand.
 pub fn experiment(problem: &str, n_seeds: usize, quick: bool) -> Result<Vec<Planned>, ConfigError> {
-    let episodes = if problem == "frozen-lake" { 5000 } else { 2000 };
+    let episodes = paper_episodes(problem);
     let episodes = if quick { episodes / QUICK } else { episodes };
     let mut runs = Vec::new();
     for algo in &ALGOS {
@@ -69,7 +69,7 @@ mod tests {
             assert_eq!(levels, LEVELS, "{}", algo.name);
         }
         let run = &runs[0].config.run;
-        assert_eq!((run.episodes, &run.seeds[..]), (5000, &[42, 10042, 20042, 101, 102][..]));
-        assert_eq!(experiment("asset-selling", 3, true).unwrap()[0].config.run.episodes, 200);
+        assert_eq!((run.episodes, &run.seeds[..]), (Some(5000), &[42, 10042, 20042, 101, 102][..]));
+        assert_eq!(experiment("asset-selling", 3, true).unwrap()[0].config.run.episodes, Some(200));
     }
 }

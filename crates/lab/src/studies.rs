@@ -10,7 +10,6 @@
 //! Every run is Deep-BQRL's preset with at most a few keys changed. Runs that are the same are made once: the preset stands
 //! in every study. Seeds are the held-out ones: nothing is chosen from these runs.
 
-use bqrl_agents::deep_bqrl;
 use bqrl_math::buffer::Buffer;
 use bqrl_mdp::env::Env as _;
 use bqrl_mdp::model::Problem;
@@ -254,8 +253,8 @@ fn planned(outline: &Outline, tau: f64, changes: &[String], n_seeds: usize) -> R
 /// agents other than Deep-BQRL.
 pub fn multiply_adds(config: &Config, problem: &Problem) -> Option<f64> {
     let AgentConfig::DeepBqrl(agent) = &config.agent else { return None };
-    let deep_bqrl::Config { batch_size, .. } = *agent;
-    Some(agent.shape(TabularEnv::new(problem.clone()).spec()).train_flops(batch_size) / 2.0)
+    let shape = agent.critics.shape(agent.n_critics, TabularEnv::new(problem.clone()).spec());
+    Some(shape.train_flops(agent.critics.batch_size) / 2.0)
 }
 
 /// What the paper's rule attains on a problem, beside what is best.
@@ -366,7 +365,7 @@ mod tests {
         assert_eq!(studies.runs.iter().filter(preset).count(), 1);
         let quick = plan(|part, _| part == Part::Variants, 2, true).unwrap();
         assert!(quick.sweeps.iter().all(|sweep| sweep.part == Part::Variants));
-        assert_eq!(quick.runs[0].config.run.episodes, 200);
+        assert_eq!(quick.runs[0].config.run.episodes, Some(200));
         assert_eq!(quick.runs[0].config.run.seeds, HELD_OUT[..2]);
         // Asked for alone, a sweep has the runs that it has among all: they are found again.
         for sweep in &studies.sweeps {

@@ -14,21 +14,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{fs, io, slice};
 
-use bqrl_mdp::model::Problem;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::RunDir;
+use bqrl_runs::schema::Summary;
 use rayon::prelude::*;
 use thiserror::Error;
 use toml::{Table, Value};
 
-use crate::batch::{Ready, run_all};
+use crate::batch::{Prepared, load, run_all};
 use crate::config::{Config, ConfigError, Layers, ProblemConfig};
-use crate::run::{Hooks, RunError, YardstickError, check_agent};
-use crate::summary::Summary;
-use crate::train::Yardstick;
+use crate::run::{Hooks, RunError, check_agent};
+use crate::task::Task;
 
 /// The table of results, in the directory of a sweep.
 pub const TABLE: &str = "sweep.csv";
@@ -187,7 +187,7 @@ impl Sweep {
     pub fn trials(&self) -> Result<Vec<Trial>, SweepError> {
         let trials: Vec<Trial> = (0..self.len()).map(|k| self.trial(k)).collect::<Result<_, _>>()?;
         let (mut names, mut settings) = (BTreeSet::new(), BTreeMap::new());
-        let mut problems: Vec<(&ProblemConfig, Problem)> = Vec::new();
+        let mut tasks: Vec<(&ProblemConfig, Arc<dyn Task>)> = Vec::new();
         for Trial { name, config, .. } in &trials {
             if !names.insert(name) {
                 return Err(self.wrong(name, &"two runs have this name"));
@@ -195,13 +195,11 @@ impl Sweep {
             if let Some(other) = settings.insert(config.to_toml(), name) {
                 return Err(self.wrong(name, &format!("the same settings as {other}")));
             }
-            if !problems.iter().any(|(known, _)| *known == &config.problem) {
-                let problem = config.problem.load().map_err(|error| self.wrong(name, &error))?;
-                problems.push((&config.problem, problem));
+            if !tasks.iter().any(|(known, _)| *known == &config.problem) {
+                tasks.push((&config.problem, load(config).map_err(|error| self.wrong(name, &error))?));
             }
-            let (_, problem) =
-                problems.iter().find(|(known, _)| *known == &config.problem).expect("just added");
-            check_agent(config, problem).map_err(|error| self.wrong(name, &error))?;
+            let (_, task) = tasks.iter().find(|(known, _)| *known == &config.problem).expect("just added");
+            check_agent(config, task.spec()).map_err(|error| self.wrong(name, &error))?;
         }
         Ok(trials)
     }
@@ -218,9 +216,7 @@ impl Sweep {
             Err(error) => return Err(error),
         };
         let config = trial.config.clone();
-        let problem = config.problem.load().map_err(|error| self.wrong(&trial.name, &error))?;
-        let yardstick = Yardstick::new(&config, &problem)
-            .map_err(|error: YardstickError| self.wrong(&trial.name, &error))?;
+        let prepared = Prepared::new(config.clone()).map_err(|error| self.wrong(&trial.name, &error))?;
         let directory = || {
             if begun {
                 let dir = RunDir::open(&path)?;
@@ -232,7 +228,7 @@ impl Sweep {
             Ok((dir, lock))
         };
         let (dir, lock) = directory().map_err(|error: io::Error| failed(error.into()))?;
-        let ready = Ready { config, problem, yardstick, dir, lock };
+        let ready = prepared.in_directory(dir, lock);
         run_all(slice::from_ref(&ready), hooks).pop().expect("one run, one result").map_err(failed)
     }
 
@@ -246,7 +242,7 @@ impl Sweep {
     ) -> Vec<Result<Summary, SweepError>> {
         let one = |trial: &Trial| {
             if hooks.stop.load(Ordering::Relaxed) {
-                let error = RunError::Interrupted { episode: 0 };
+                let error = RunError::Interrupted { episode: 0, step: 0 };
                 return Err(SweepError::Run { run: trial.name.clone(), error });
             }
             self.run(trial, root, force, hooks)
@@ -280,30 +276,32 @@ impl Sweep {
         for axis in &self.axes {
             let _ = write!(csv, ",{}", quoted(&axis.key));
         }
-        csv += ",seed,tau,beta,best_quantile,final_quantile,final_buffered_quantile,final_mean,\
-                quantile_policy_gap,expected_return_regret,moving_average_reward,env_steps,updates\n";
+        // Measures without a reference have no column.
+        let levels = || finished.iter().flat_map(|(_, summary)| &summary.taus);
+        let best = levels().all(|level| level.best_quantile.is_some() && level.quantile_policy_gap.is_some());
+        let regret = finished.iter().all(|(_, summary)| summary.expected_return_regret.is_some());
+        csv += ",seed,tau,beta";
+        csv += if best { ",best_quantile" } else { "" };
+        csv += ",final_quantile,final_buffered_quantile,final_mean";
+        csv += if best { ",quantile_policy_gap" } else { "" };
+        csv += if regret { ",expected_return_regret" } else { "" };
+        csv += ",moving_average_reward,env_steps,updates\n";
         for (trial, summary) in finished {
             for level in &summary.taus {
                 csv += &quoted(&trial.name);
                 for value in &trial.point {
                     let _ = write!(csv, ",{}", quoted(value));
                 }
-                let _ = writeln!(
-                    csv,
-                    ",{},{},{},{},{},{},{},{},{},{},{},{}",
-                    trial.seed,
-                    level.tau,
-                    level.beta,
-                    level.best_quantile,
-                    level.final_quantile[0],
-                    level.final_buffered_quantile[0],
-                    level.final_mean[0],
-                    level.quantile_policy_gap[0],
-                    summary.expected_return_regret[0],
-                    summary.moving_average_reward[0],
-                    summary.env_steps,
-                    summary.updates
-                );
+                let first = |values: &Option<Vec<f64>>| values.as_ref().map_or(f64::NAN, |values| values[0]);
+                let mut cells = vec![trial.seed.to_string(), level.tau.to_string(), level.beta.to_string()];
+                cells.extend(level.best_quantile.filter(|_| best).map(|best| best.to_string()));
+                let finals = [&level.final_quantile, &level.final_buffered_quantile, &level.final_mean];
+                cells.extend(finals.map(|values| values[0].to_string()));
+                cells.extend(best.then(|| first(&level.quantile_policy_gap).to_string()));
+                cells.extend(regret.then(|| first(&summary.expected_return_regret).to_string()));
+                cells.push(summary.moving_average_reward[0].to_string());
+                cells.extend([summary.env_steps, summary.updates].map(|count| count.to_string()));
+                let _ = writeln!(csv, ",{}", cells.join(","));
             }
         }
         csv
@@ -518,12 +516,12 @@ mod tests {
         );
         assert_eq!(names[11], "kappa=1.0,tau=0.9,seed=1001");
         let run = &trials[11].config.run;
-        assert_eq!((&run.tau[..], &run.seeds[..], run.episodes), (&[0.9][..], &[1001][..], 20));
+        assert_eq!((&run.tau[..], &run.seeds[..], run.episodes), (&[0.9][..], &[1001][..], Some(20)));
         assert_eq!(trials[11].point, ["1.0", "0.9"]);
         let crate::config::AgentConfig::DeepBqrl(agent) = &trials[11].config.agent else {
             panic!("the kind")
         };
-        assert_eq!(agent.kappa, 1.0);
+        assert_eq!(agent.critics.kappa, 1.0);
     }
 
     /// What is finished stays finished when values are added.
@@ -543,7 +541,7 @@ mod tests {
         let trials = sweep(text).trials().unwrap();
         let shown: Vec<(&str, &str, usize)> = trials
             .iter()
-            .map(|trial| (trial.name.as_str(), trial.config.algo().name, trial.config.run.episodes))
+            .map(|trial| (trial.name.as_str(), trial.config.algo().name, trial.config.run.episodes.unwrap()))
             .collect();
         assert_eq!(
             shown,
@@ -593,7 +591,7 @@ mod tests {
             (with("agent.kappa = [0.1, 0.1]"), "grid: agent.kappa lists 0.1 twice"),
             (with("agent.kappa = [1, 1.0]"), "kappa=1.0,seed=1: the same settings as kappa=1,seed=1"),
             (with("agent.kappa = [0.1]\n\"agent.kappa\" = [1.0]"), "grid: agent.kappa is listed twice"),
-            (with("agent.kapa = [0.1]"), "unknown field `kapa`"),
+            (with("agent.kapa = [0.1]"), "deep-bqrl has no setting \"kapa\""),
             (with("agent.zeta = [0.5, 2.0]"), "zeta=2.0,seed=1: agent.zeta must lie in (0, 1]"),
             (with("kappa = [0.1]"), "grid: kappa must be a key of problem, run or agent"),
             (with("agent.kind = [\"sarsa\"]"), "unknown algorithm \"sarsa\""),

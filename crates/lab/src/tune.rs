@@ -19,16 +19,16 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
+use bqrl_agents::AgentError;
 use bqrl_mdp::plan::Planner;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::batch::{Ready, run_all};
+use crate::batch::{PrepareError, Prepared, Ready, load, run_all};
 use crate::config::{Algo, Config, ConfigError, Layers, Levels, ProblemConfig};
-use crate::run::{Hooks, RunError, YardstickError, check_agent};
-use crate::train::Yardstick;
+use crate::run::{Hooks, RunError, check_agent};
 
 /// The seeds that results are reported on (§4): never tuned on.
 pub const HELD_OUT: [u64; 3] = [42, 10042, 20042];
@@ -79,9 +79,9 @@ pub enum TuneError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Yardstick(#[from] YardstickError),
+    Prepare(#[from] PrepareError),
     #[error("{value}: {error}")]
-    Agent { value: String, error: RunError },
+    Agent { value: String, error: AgentError },
     #[error("{trial}: {error}")]
     Run { trial: String, error: RunError },
     #[error("{path}: {message}")]
@@ -221,7 +221,7 @@ impl Search {
         for cell in &self.cells()? {
             for value in self.values()? {
                 let config = self.config(&value, cell, cell.episodes)?;
-                check_agent(&config, &config.problem.load()?)
+                check_agent(&config, load(&config)?.spec())
                     .map_err(|error| TuneError::Agent { value, error })?;
             }
         }
@@ -293,7 +293,7 @@ impl Search {
             let (mut gaps, mut scores, mut late) = (Vec::new(), Vec::new(), Vec::new());
             for (summary, cell) in summaries.iter().zip(cells) {
                 for level in &summary.taus {
-                    let gap = mean(&level.quantile_policy_gap);
+                    let gap = mean(level.quantile_policy_gap.as_ref().expect("a table has an optimum"));
                     gaps.push(gap);
                     scores.push(gap / (summary.episodes as f64 * cell.range));
                 }
@@ -345,7 +345,7 @@ fn survivors(round: &Round) -> Vec<String> {
         .collect()
 }
 
-/// The trial's directory, begun or gone on with at another length.
+/// The trial's directory, begun or resumed at another length.
 fn open(config: Config, path: &Path) -> Result<Ready, TuneError> {
     let (dir, lock) = if path.join("config.toml").exists() {
         let dir = RunDir::open(path)?;
@@ -356,9 +356,7 @@ fn open(config: Config, path: &Path) -> Result<Ready, TuneError> {
         RunDir::create(path, true)?
     };
     atomic::write(&dir.config(), config.to_toml().as_bytes())?;
-    let problem = config.problem.load()?;
-    let yardstick = Yardstick::new(&config, &problem)?;
-    Ok(Ready { config, problem, yardstick, dir, lock })
+    Ok(Prepared::new(config)?.in_directory(dir, lock))
 }
 
 fn read_rounds(dir: &Path) -> Result<Vec<Round>, TuneError> {

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bqrl_lab::batch::Prepared;
 use bqrl_lab::config::{ALGOS, Config, Layers};
-use bqrl_lab::run::{Finished, Hooks, RunError, run_seed};
-use bqrl_lab::train::Yardstick;
+use bqrl_lab::run::{Finished, Hooks, News, RunError, run_seed};
 use bqrl_runs::run_dir::RunDir;
 
 /// A tiny run of one algorithm.
+#[derive(Clone, Copy)]
 struct Golden {
     algo: &'static str,
     /// On top of the preset, so that every setting has time to matter in forty episodes.
@@ -338,11 +339,10 @@ fn run(config: &Config) -> Ran {
 }
 
 fn go_on(config: &Config, dir: &RunDir, stop: &AtomicBool, folder: tempfile::TempDir) -> Ran {
-    let problem = config.problem.load().unwrap();
-    let yardstick = Yardstick::new(config, &problem).unwrap();
-    let hooks = Hooks { stop, watch: &|_, _| {}, warn: &|_| {}, clock: &|| 0.0 };
+    let Prepared { config, task, references } = Prepared::new(config.clone()).unwrap();
+    let hooks = Hooks { stop, watch: &|_| {}, warn: &|_| {}, clock: &|| 0.0 };
     let seed = dir.seed(42);
-    let finished = run_seed(config, &problem, &yardstick, 42, &seed, &hooks);
+    let finished = run_seed(&config, task, references, 42, &seed, &hooks);
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
     Ran {
         finished,
@@ -429,26 +429,28 @@ fn every_setting_of_an_agent_changes_its_golden_run() {
 
 #[test]
 fn a_run_stopped_again_and_again_ends_as_if_it_never_had_been() {
-    for golden in GOLDEN {
-        let config = golden.config();
+    for (golden, lanes) in GOLDEN.into_iter().flat_map(|golden| [(golden, 1), (golden, 3)]) {
+        let mut layers = golden.layers();
+        layers.set("run", "lanes", lanes);
+        let config = layers.finish("test").unwrap();
         let whole = run(&config);
         let mut folder = tempfile::tempdir().unwrap();
         let (dir, _lock) = RunDir::create(folder.path(), false).unwrap();
         let mut stops = 0;
         let pieces = loop {
-            // Stop at once: one episode at a time.
-            let ran = go_on(&config, &dir, &AtomicBool::new(stops < 15), folder);
+            // Stop at once: one step at a time, in the middle of episodes too.
+            let ran = go_on(&config, &dir, &AtomicBool::new(stops < 25), folder);
             match ran.finished {
-                Err(RunError::Interrupted { episode }) => {
+                Err(RunError::Interrupted { step, .. }) => {
                     stops += 1;
-                    assert_eq!(episode, stops);
+                    assert_eq!(step, stops * config.run.lanes as u64);
                     folder = ran.folder;
                 }
                 Ok(_) => break ran,
                 Err(error) => panic!("{}: {error}", golden.algo),
             }
         };
-        assert_eq!(stops, 15);
+        assert_eq!(stops, 25);
         assert_eq!(pieces.episodes, whole.episodes, "{}", golden.algo);
         assert_eq!(pieces.evaluations, whole.evaluations, "{}", golden.algo);
         assert_eq!(pieces.weights, whole.weights, "{}", golden.algo);
@@ -474,10 +476,8 @@ fn a_stop_flag_after_the_last_episode_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, _lock) = RunDir::create(folder.path(), false).unwrap();
     let stop = AtomicBool::new(false);
-    let problem = config.problem.load().unwrap();
-    let yardstick = Yardstick::new(&config, &problem).unwrap();
-    let watch =
-        |_, progress: &bqrl_lab::train::Progress| stop.store(progress.episode == 40, Ordering::Relaxed);
+    let Prepared { config, task, references } = Prepared::new(config).unwrap();
+    let watch = |news: &News| stop.store(news.progress.clock.episodes == 40, Ordering::Relaxed);
     let hooks = Hooks { stop: &stop, watch: &watch, warn: &|_| {}, clock: &|| 0.0 };
-    assert!(run_seed(&config, &problem, &yardstick, 42, &dir.seed(42), &hooks).is_ok());
+    assert!(run_seed(&config, task, references, 42, &dir.seed(42), &hooks).is_ok());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bqrl_math::buffer::eta;
-use bqrl_math::score::{buffered_score, sort};
+use bqrl_math::score::{Score, sort};
 use bqrl_runs::reader::{Evaluation, ProblemFacts};
 
 use crate::axis::four_digits;
@@ -323,7 +323,7 @@ fn score(agent: &Trained<'_>, levels: &[f64], sorted: &[f64]) -> f64 {
     let grid = eta(levels.len());
     let on_grid = grid.iter().zip(levels).all(|(a, b)| (a - b).abs() < 1e-6);
     match agent.buffer().filter(|_| on_grid && !agent.serves_all_levels()) {
-        Some(buffer) => buffered_score(&buffer.weights(levels.len()), buffer.beta(), sorted),
+        Some(buffer) => Score::buffered(&buffer, levels.len()).of(sorted),
         None => sorted.iter().sum::<f64>() / sorted.len() as f64,
     }
 }

@@ -1,0 +1,151 @@
+//! Layers of a configuration: a preset, a file, flags, overrides.
+
+use toml::{Table, Value};
+
+use super::{Algo, Config, ConfigError, ProblemConfig};
+
+/// Training episodes of the paper on a problem (§4.1, §4.2); on others as many as on asset selling.
+pub fn paper_episodes(problem: &str) -> usize {
+    if problem == "frozen-lake" { 5000 } else { 2000 }
+}
+
+/// Layers of a configuration, the later ones on top.
+#[derive(Clone, Debug)]
+pub struct Layers(Table);
+
+impl Layers {
+    /// The preset of an algorithm.
+    pub fn preset(algo: &str) -> Result<Self, ConfigError> {
+        let algo = Algo::named(algo)?;
+        Ok(Self(parse(algo.preset(), algo.name)?))
+    }
+
+    /// The preset of an algorithm, for a problem and as long as the paper trains on it (§4.1, §4.2).
+    pub fn of(algo: &str, problem: &str) -> Result<Self, ConfigError> {
+        let mut layers = Self::preset(algo)?;
+        layers.set("problem", "name", problem);
+        layers.set("run", "episodes", paper_episodes(problem) as i64);
+        Ok(layers)
+    }
+
+    /// The keys and values of a section.
+    pub fn section(&self, name: &str) -> Option<&Table> {
+        self.0.get(name)?.as_table()
+    }
+
+    /// A configuration that was written down in full.
+    pub fn written(text: &str, origin: &str) -> Result<Self, ConfigError> {
+        Ok(Self(parse(text, origin)?))
+    }
+
+    /// A file on top.
+    pub fn file(&mut self, text: &str, origin: &str) -> Result<(), ConfigError> {
+        self.add(parse(text, origin)?);
+        Ok(())
+    }
+
+    /// Other layers on top.
+    pub fn add_layers(&mut self, above: Layers) {
+        self.add(above.0);
+    }
+
+    /// Sections on top. A length in steps replaces one in episodes, and the other way round.
+    pub fn add(&mut self, layer: Table) {
+        let names =
+            |key: &str| layer.get("run").and_then(Value::as_table).is_some_and(|run| run.contains_key(key));
+        let replaced = match (names("episodes"), names("steps")) {
+            (true, false) => Some("steps"),
+            (false, true) => Some("episodes"),
+            _ => None,
+        };
+        if let (Some(key), Some(run)) = (replaced, self.0.get_mut("run").and_then(Value::as_table_mut)) {
+            run.remove(key);
+        }
+        merge(&mut self.0, layer);
+    }
+
+    /// One key on top.
+    pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) {
+        self.add(Table::from_iter([(
+            section.to_owned(),
+            Table::from_iter([(key.to_owned(), value.into())]).into(),
+        )]));
+    }
+
+    /// The problem on top.
+    pub fn set_problem(&mut self, problem: &ProblemConfig) {
+        let table = Table::try_from(problem).expect("a table of plain values");
+        merge(&mut self.0, Table::from_iter([("problem".to_owned(), table.into())]));
+    }
+
+    /// What `section.key` is.
+    pub fn value(&self, path: &str) -> Option<&Value> {
+        let (section, key) = path.split_once('.')?;
+        self.0.get(section)?.get(key)
+    }
+
+    /// A parameter of the problem on top.
+    pub fn set_parameter(&mut self, name: &str, value: &str) {
+        self.set("problem", "parameters", Table::from_iter([(name.to_owned(), value.into())]));
+    }
+
+    /// `section.key=value` on top; the value is TOML, or else text.
+    pub fn override_with(&mut self, text: &str) -> Result<(), ConfigError> {
+        let wrong = || ConfigError::Override { text: text.to_owned() };
+        let (path, value) = text.split_once('=').ok_or_else(wrong)?;
+        let (section, key) = path.trim().split_once('.').ok_or_else(wrong)?;
+        let parsed: Result<Table, _> = format!("value = {value}").parse();
+        let value = parsed.ok().and_then(|mut table| table.remove("value"));
+        self.set(
+            section,
+            key,
+            value.unwrap_or_else(|| Value::String(text.split_once('=').expect("found above").1.into())),
+        );
+        Ok(())
+    }
+
+    /// Refuses a setting that the algorithm's preset does not name: settings are read in groups, which cannot tell.
+    fn check_agent_keys(&self, origin: &str) -> Result<(), ConfigError> {
+        let Some(agent) = self.section("agent") else { return Ok(()) };
+        let Some(kind) = agent.get("kind").and_then(Value::as_str) else { return Ok(()) };
+        let preset = Self::preset(kind)?;
+        let known = preset.section("agent").expect("a preset has an agent");
+        match agent.keys().find(|key| !known.contains_key(*key)) {
+            None => Ok(()),
+            Some(key) => {
+                let names: Vec<&str> = known.keys().map(String::as_str).collect();
+                let message = format!("{kind} has no setting {key:?}; there are {}", names.join(", "));
+                Err(ConfigError::Toml { origin: origin.to_owned(), message })
+            }
+        }
+    }
+
+    /// Reads and checks the whole.
+    pub fn finish(self, origin: &str) -> Result<Config, ConfigError> {
+        self.check_agent_keys(origin)?;
+        let config: Config = self.0.try_into().map_err(|error: toml::de::Error| ConfigError::Toml {
+            origin: origin.to_owned(),
+            message: error.message().to_owned(),
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn parse(text: &str, origin: &str) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| ConfigError::Toml {
+        origin: origin.to_owned(),
+        message: error.message().to_owned(),
+    })
+}
+
+fn merge(below: &mut Table, above: Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),
+            (_, value) => {
+                below.insert(key, value);
+            }
+        }
+    }
+}

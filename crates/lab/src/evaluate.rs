@@ -1,0 +1,116 @@
+//! The law of a policy's return: exact where the set of possible returns allows it, else from episodes that are played.
+//!
+//! Playing uses the one play loop, many lanes at a time. Lane k plays episodes k, k + n, k + 2n, … and then stops: were
+//! episodes taken as they finish, short ones would be over-represented. Every evaluation of a seed plays with the same
+//! draws, so that two policies differ by what they do and not by luck.
+
+use bqrl_agents::play::{Play, PlayError, Player};
+use bqrl_agents::{LearnError, Memo, ServedPolicy, Transition, Waiting};
+use bqrl_math::interval::quantile_interval;
+use bqrl_math::law::ReturnLaw;
+use bqrl_math::rng::{Purpose, Rng, lane_stream};
+use bqrl_mdp::trajectory::Observation;
+
+use crate::task::{References, Task};
+
+/// Lanes of an evaluation. A constant, so that the draws do not depend on the machine.
+const LANES: usize = 32;
+
+/// The confidence of reported intervals.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// What is known of a policy's return.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Its law, or that of the sample.
+    pub law: ReturnLaw,
+    /// Its mean.
+    pub mean: f64,
+    /// The returns that were played, where the law is not exact.
+    pub sample: Option<Vec<f64>>,
+}
+
+impl Measured {
+    /// A distribution-free interval of Q_τ, where episodes were played and there are enough for one.
+    pub fn interval(&self, tau: f64) -> Option<[f64; 2]> {
+        let sample = self.sample.as_ref()?;
+        quantile_interval(sample, tau, CONFIDENCE).map(|interval| [interval.low, interval.high])
+    }
+}
+
+/// Measures a policy; `episodes` are played where exact values are out of reach.
+pub fn measure(
+    policy: ServedPolicy,
+    task: &dyn Task,
+    references: &References,
+    episodes: usize,
+    seed: u64,
+) -> Result<Measured, PlayError> {
+    if let Some(evaluator) = &references.evaluator {
+        let evaluation = evaluator.evaluate(&policy);
+        return Ok(Measured { law: evaluation.law, mean: evaluation.mean, sample: None });
+    }
+    let returns = play(policy, task, episodes, seed)?;
+    let law = ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite");
+    Ok(Measured { mean: law.mean(), law, sample: Some(returns) })
+}
+
+/// The returns of so many episodes, in the order of the episodes.
+fn play(policy: ServedPolicy, task: &dyn Task, episodes: usize, seed: u64) -> Result<Vec<f64>, PlayError> {
+    let lanes = task.lanes(seed, Purpose::Evaluation, LANES.min(episodes))?;
+    let n = lanes.n_lanes();
+    let draws = (0..n).map(|lane| lane_stream(seed, Purpose::EvaluationActions, lane)).collect();
+    let mut player = Evaluated { policy, draws };
+    let mut play = Play::new(lanes);
+    let mut returns: Vec<Vec<f64>> = vec![Vec::new(); n];
+    let quota = |lane: usize| episodes / n + usize::from(lane < episodes % n);
+    (0..n).filter(|&lane| quota(lane) == 0).for_each(|lane| play.close(lane));
+    while (0..n).any(|lane| returns[lane].len() < quota(lane)) {
+        let (_, finished) = play.tick(&mut player)?;
+        for episode in finished {
+            // A vector environment may go on in a lane that has done its part.
+            if returns[episode.lane].len() < quota(episode.lane) {
+                returns[episode.lane].push(episode.episode_return);
+            }
+            if returns[episode.lane].len() == quota(episode.lane) {
+                play.close(episode.lane);
+            }
+        }
+    }
+    Ok((0..episodes).map(|episode| returns[episode % n][episode / n]).collect())
+}
+
+/// A policy that plays and learns nothing.
+struct Evaluated<'a> {
+    policy: ServedPolicy<'a>,
+    /// Draws the actions of a stochastic policy, per lane.
+    draws: Vec<Rng>,
+}
+
+impl Player for Evaluated<'_> {
+    fn begin(&mut self, _lane: usize, _start: &Observation) -> Memo {
+        self.policy.memo()
+    }
+
+    fn act(&mut self, lanes: &[usize], waiting: &[Waiting]) -> Vec<usize> {
+        let mut choice = Vec::new();
+        let decide = |(&lane, waiting): (&usize, &Waiting)| {
+            choice.clear();
+            self.policy.decide(&waiting.x, &mut choice);
+            if let [(action, _)] = choice[..] {
+                return action;
+            }
+            let probabilities: Vec<f64> = choice.iter().map(|&(_, probability)| probability).collect();
+            choice[self.draws[lane].categorical(&probabilities)].0
+        };
+        lanes.iter().zip(waiting).map(decide).collect()
+    }
+
+    fn observe(&mut self, _: usize, _: &Transition) -> Result<(), LearnError> {
+        Ok(())
+    }
+
+    fn tick_is_over(&mut self) -> Result<(), LearnError> {
+        Ok(())
+    }
+}
