@@ -184,9 +184,14 @@ impl Play {
         Ok(Some(Finished { lane, episode_return: collected, undiscounted, length: stage }))
     }
 
-    /// Everything that play resumes from; `None` where the environment cannot be saved in the middle of an episode.
-    pub fn save(&self) -> Option<SavedPlay> {
-        Some(SavedPlay { lanes: self.lanes.save()?, episodes: self.episodes.clone() })
+    /// Everything that play resumes from. Where the environment cannot be saved in the middle of an episode, the open
+    /// episodes are left out.
+    pub fn save(&self) -> SavedPlay {
+        let episodes = match self.lanes.resumes_mid_episode() {
+            true => self.episodes.clone(),
+            false => vec![None; self.episodes.len()],
+        };
+        SavedPlay { lanes: self.lanes.save(), episodes }
     }
 
     /// Restores what [`save`](Self::save) gave, into lanes of the same kind and number.

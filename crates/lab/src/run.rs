@@ -305,9 +305,7 @@ fn restore(training: &mut Training, checkpoint: Loaded, seed: u64, hooks: &Hooks
     let Saved { progress, play, .. } = Saved::read(&checkpoint).map_err(refused)?;
     let part = |name: &str| checkpoint.parts.get(name).cloned();
     training.agent.restore(&part).map_err(refused)?;
-    if let Some(play) = play {
-        training.play.restore(play).map_err(|error| refused(RestoreError(error.to_string())))?;
-    }
+    training.play.restore(play).map_err(|error| refused(RestoreError(error.to_string())))?;
     training.progress = progress;
     Ok(())
 }
@@ -316,8 +314,7 @@ fn restore(training: &mut Training, checkpoint: Loaded, seed: u64, hooks: &Hooks
 #[derive(Deserialize, Serialize)]
 struct Saved {
     progress: Progress,
-    /// The lanes; `None` where the environment cannot be saved.
-    play: Option<SavedPlay>,
+    play: SavedPlay,
     positions: Positions,
 }
 

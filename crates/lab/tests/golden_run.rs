@@ -439,7 +439,7 @@ fn a_run_stopped_again_and_again_ends_as_if_it_never_had_been() {
         let mut stops = 0;
         let pieces = loop {
             // Stop at once: one step at a time, in the middle of episodes too.
-            let ran = go_on(&config, &dir, &AtomicBool::new(stops < 25), folder);
+            let ran = go_on(&config, &dir, &AtomicBool::new(stops < 12), folder);
             match ran.finished {
                 Err(RunError::Interrupted { step, .. }) => {
                     stops += 1;
@@ -450,7 +450,7 @@ fn a_run_stopped_again_and_again_ends_as_if_it_never_had_been() {
                 Err(error) => panic!("{}: {error}", golden.algo),
             }
         };
-        assert_eq!(stops, 25);
+        assert_eq!(stops, 12);
         assert_eq!(pieces.episodes, whole.episodes, "{}", golden.algo);
         assert_eq!(pieces.evaluations, whole.evaluations, "{}", golden.algo);
         assert_eq!(pieces.weights, whole.weights, "{}", golden.algo);

@@ -52,8 +52,11 @@ pub trait Lanes: Send {
     fn reset(&mut self, lane: usize) -> Result<Option<Observation>, EnvError>;
     /// Takes an action in every lane that has one.
     fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError>;
-    /// Everything that play continues from; `None` where an environment cannot be saved in the middle of an episode.
-    fn save(&self) -> Option<SavedLanes>;
+    /// Everything that play continues from. Where an environment cannot be saved in the middle of an episode, that is the
+    /// state of its random streams, and episodes start anew.
+    fn save(&self) -> SavedLanes;
+    /// Whether [`restore`](Self::restore) brings back episodes in their middle.
+    fn resumes_mid_episode(&self) -> bool;
     /// Restores what [`save`](Self::save) gave, into as many copies of the same environment.
     fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError>;
 }
@@ -107,15 +110,19 @@ impl Lanes for NativeLanes {
         Ok(seen.collect())
     }
 
-    fn save(&self) -> Option<SavedLanes> {
+    fn resumes_mid_episode(&self) -> bool {
+        true
+    }
+
+    fn save(&self) -> SavedLanes {
         let position = |rng: &Rng| {
             let RngState { seed, stream, word_pos } = rng.state();
             [seed, stream, word_pos]
         };
-        Some(SavedLanes {
+        SavedLanes {
             envs: self.envs.iter().map(|env| env.save()).collect(),
             rngs: self.rngs.iter().map(position).collect(),
-        })
+        }
     }
 
     fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError> {
@@ -177,7 +184,7 @@ mod tests {
         let mut whole = lanes(3);
         let mut over = vec![true; 3];
         play(&mut whole, &mut over, 0..37);
-        let saved = whole.save().unwrap();
+        let saved = whole.save();
         let mut restored = lanes(3);
         restored.restore(&saved).unwrap();
         let mut over_too = over.clone();
