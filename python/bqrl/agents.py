@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
-from . import _bqrl, _spaces
+from . import _bqrl, _lanes, _spaces
 from ._limits import time_limit, vector_time_limit
 from ._watch import Watch
 from .callbacks import CallbackLike, as_list
@@ -116,17 +118,20 @@ class Model:
         described = _describe(env, horizon, horizon_is_task, gamma, reward_bounds)
         levels = preset["run"]["tau"] if risk_level is None else _floats(risk_level)
         betas = preset["run"]["beta"] if beta is None else _floats(beta)
-        core = _bqrl.Learner(self.algo, settings, levels, betas, described, int(seed))
+        core = _bqrl.Learner(self.algo, settings, levels, betas, described, int(seed), _native(env, described))
         space, actions = _single_spaces(env)
         core.extra = json.dumps({"observation_space": _spaces.to_json(space), "action_start": int(actions.start)})
         self._start(core, env)
 
     def _start(self, core: _bqrl.Learner, env: AnyEnv | None) -> None:
+        if not core.extra:
+            # A run of the command line: the states and actions of its table.
+            states = gymnasium.spaces.Discrete(core.problem.n_states)
+            core.extra = json.dumps({"observation_space": _spaces.to_json(states), "action_start": 0})
         extra = json.loads(core.extra)
         self._core = core
         self._env = env
         self._action_start = int(extra["action_start"])
-        self._logs: dict[str, list[float]] = extra.get("logs", {})
         self.observation_space = _spaces.from_json(extra["observation_space"])
         self._read = _spaces.reader(self.observation_space)
         self._rng = np.random.default_rng(core.seed)
@@ -144,11 +149,13 @@ class Model:
         return self._env
 
     def set_env(self, env: AnyEnv) -> None:
-        """Goes on in another environment, with the same spaces and horizon."""
+        """Learns on in another environment, with the same spaces and horizon."""
         env = _made(env)
         core = self._core
-        core.check(_describe(env, core.horizon, core.horizon_is_task, core.gamma, None))
-        core.abandon()
+        described = _describe(env, core.horizon, core.horizon_is_task, core.gamma, None)
+        core.check(described)
+        if core.problem is not None and _native(env, described) is None:
+            raise ValueError("the model learns on its table natively; make a new model for a wrapped environment")
         self._env = env
 
     @property
@@ -191,25 +198,32 @@ class Model:
         self: M,
         total_timesteps: int | None = None,
         callback: CallbackLike = None,
-        log_interval: int = 10,
         *,
         total_episodes: int | None = None,
         log_dir: str | os.PathLike[str] | None = None,
+        eval_env: AnyEnv | None = None,
+        evaluate_every: str | None = None,
+        evaluation_episodes: int = 100,
         progress_bar: bool = False,
     ) -> M:
-        """Learns for so many steps or episodes more, starting with a new episode.
+        """Learns for so many steps or episodes more.
 
         Whatever happens (Ctrl-C, an environment that raises, a callback that stops), what was learned so far stays, and
-        the model can be saved or go on. Python is not held while the agent acts and learns.
+        the model can be saved or learn on. Python is not held while the agent acts and learns. A `bqrl/…` environment is
+        played natively, exactly as on the command line. Other environments start with a new episode.
 
         Args:
-            total_timesteps: steps of the environment, ≥ 1; in a vector environment rounded up to whole steps of it.
+            total_timesteps: steps of the environment, ≥ 1; in a vector environment over all of its lanes.
             callback: a `bqrl.Callback`, a function of (model, episode) that is called after every episode and stops the
                 training by returning False, or a list of these.
-            log_interval: episodes between points of the curves in `log_dir`, ≥ 1.
             total_episodes: episodes instead of steps, ≥ 1. In a single environment, a model that is saved after whole
-                episodes goes on bit for bit when it is loaded.
-            log_dir: where to write episodes.csv, monitor.csv and TensorBoard events.
+                episodes learns on bit for bit when it is loaded.
+            log_dir: a run directory to write, as `bqrl train` does: `bqrl report` and `bqrl.load` open it. A directory that
+                holds anything but this model's own run is refused.
+            eval_env: with log_dir, where the greedy policy is evaluated; by default another copy of the environment.
+            evaluate_every: with log_dir, the time between evaluations, such as "1000 steps" or "20 episodes"; by default a
+                tenth of this call.
+            evaluation_episodes: with log_dir, episodes to play in an evaluation, ≥ 1, where an exact one is not possible.
             progress_bar: shows progress on standard error.
         """
         if (total_timesteps is None) == (total_episodes is None):
@@ -217,91 +231,50 @@ class Model:
         for name, value in (
             ("total_timesteps", total_timesteps),
             ("total_episodes", total_episodes),
-            ("log_interval", log_interval),
+            ("evaluation_episodes", evaluation_episodes),
         ):
             if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if self._env is None:
-            raise ValueError("the model has no environment: load(path, env=…) or set_env(env)")
-        watch = Watch(self, as_list(callback), total_timesteps, total_episodes, log_dir, log_interval, progress_bar)
         core = self._core
-        core.open(getattr(self._env, "num_envs", 1))
+        if self._env is None and core.problem is None:
+            raise ValueError("the model has no environment: load(path, env=…) or set_env(env)")
+        watch = Watch(self, as_list(callback), total_timesteps, total_episodes, progress_bar)
+        log = None
+        if log_dir is not None:
+            tenth = -(-(total_timesteps or total_episodes or 1) // 10)
+            log = {
+                "path": os.path.abspath(log_dir),
+                "evaluate_every": evaluate_every or f"{tenth} {'steps' if total_episodes is None else 'episodes'}",
+                "evaluation_episodes": int(evaluation_episodes),
+                "evaluation": self._evaluation(eval_env),
+            }
+        n = getattr(self._env, "num_envs", 1)
         try:
             watch.start()
-            if isinstance(self._env, VectorEnv):
-                self._learn_vector(self._env, watch)
-            else:
-                self._learn_single(self._env, watch)
+            core.learn(self._lanes(self._env), n, watch, watch.last_timestep, watch.last_episode, log)
         finally:
-            core.abandon()
             watch.end()
         return self
 
-    def _learn_single(self, env: Env, watch: Watch) -> None:
-        core, read, first = self._core, self._read, self._action_start
-        step, learn, on_step = env.step, core.step, watch.on_step
-        last = watch.last_timestep
-        while True:
-            seen, _ = env.reset(seed=core.next_seed())
-            action: Any = core.begin(0, seen if read is None else read(seen))
-            while True:
-                seen, reward, terminated, truncated, _ = step(action + first)
-                action = learn(0, reward, seen if read is None else read(seen), terminated, truncated)
-                if on_step is not None and on_step():
-                    return
-                if type(action) is not int:
-                    break
-                if core.timesteps >= last:
-                    return
-            if watch.episode(*action) or core.timesteps >= last:
-                return
+    def _lanes(self, env: AnyEnv | None) -> Any:
+        if env is None:
+            return None
+        return _lanes.lanes(env, self.observation_space, self._action_start, self._core.horizon)
 
-    def _learn_vector(self, env: VectorEnv[Any, Any, Any], watch: Watch) -> None:
-        core, n = self._core, env.num_envs
-        read = self._read if self._read is not None else _as_it_is
-        mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-        space = self.observation_space
-        reset: Any = env.reset  # Its seed may be a list, which its annotation leaves out.
-        batch, _ = reset(seed=[core.next_seed() for _ in range(n)])
-        actions = np.array([core.begin(i, read(seen)) for i, seen in enumerate(_spaces.rows(space, batch, n))], np.int64)
-        resets_next = np.zeros(n, bool)
-        while True:
-            batch, rewards, terminated, truncated, infos = env.step(actions + self._action_start)
-            over = np.zeros(n, bool)
-            for i, seen in enumerate(_spaces.rows(space, batch, n)):
-                if resets_next[i]:
-                    # This step only reset the environment: there was no decision, and nothing to learn.
-                    actions[i] = core.begin(i, read(seen))
-                    resets_next[i] = False
-                    continue
-                ends = bool(terminated[i] or truncated[i])
-                after = _final(infos, i) if ends and mode == AutoresetMode.SAME_STEP else seen
-                result = core.step(i, rewards[i], read(after), terminated[i], truncated[i])
-                if watch.on_step is not None and watch.on_step():
-                    return
-                if isinstance(result, int):
-                    actions[i] = result
-                    continue
-                if not ends and mode != AutoresetMode.DISABLED:
-                    raise RuntimeError(
-                        f"environment {i} did not end at the horizon of {core.horizon}: wrap the environments inside in "
-                        "gymnasium.wrappers.TimeLimit"
-                    )
-                over[i] = True
-                if watch.episode(*result):
-                    return
-                if mode == AutoresetMode.SAME_STEP:
-                    actions[i] = core.begin(i, read(seen))
-            if core.timesteps >= watch.last_timestep:
-                return
-            if mode == AutoresetMode.NEXT_STEP:
-                resets_next = over
-            elif mode == AutoresetMode.DISABLED and over.any():
-                seeds = [core.next_seed() if ended else None for ended in over]
-                batch, _ = reset(seed=seeds, options={"reset_mask": over})
-                for i, seen in enumerate(_spaces.rows(space, batch, n)):
-                    if over[i]:
-                        actions[i] = core.begin(i, read(seen))
+    def _evaluation(self, eval_env: AnyEnv | None) -> Callable[[], Any] | None:
+        """What makes lanes to evaluate in; None for a table, which is evaluated exactly or played natively."""
+        if self._core.problem is not None:
+            return None
+        if eval_env is not None:
+            eval_env = _made(eval_env)
+            self._core.check(
+                _describe(eval_env, self._core.horizon, self._core.horizon_is_task, self._core.gamma, None)
+            )
+            return lambda: self._lanes(eval_env)
+        env = _another(self._env)
+        if env is None:
+            raise ValueError("the environment cannot be copied to evaluate in: give eval_env= beside log_dir")
+        return lambda: self._lanes(env)
 
     # Acting.
 
@@ -388,7 +361,7 @@ class Model:
 
     def evaluate(
         self,
-        env: Env | str | None = None,
+        env: AnyEnv | None = None,
         *,
         episodes: int = 1000,
         risk_level: float | None = None,
@@ -409,34 +382,19 @@ class Model:
             confidence: in (0, 1), of the interval around the quantile.
         """
         env = self._env if env is None else _made(env)
-        if env is None or isinstance(env, VectorEnv):
-            raise TypeError("evaluate needs one environment, not a vector environment: evaluate(env)")
         if not isinstance(episodes, (int, np.integer)) or episodes < 1:
             raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
         core, level = self._core, self._level(risk_level, beta)
-        own = getattr(env.unwrapped, "problem", None)
+        own = core.problem if env is None else getattr(env.unwrapped, "problem", None)
         if isinstance(own, _bqrl.Problem) and own.horizon == core.horizon and own.discount == core.gamma:
-            worth = core.evaluate(own, level, beta is not None)
-            if worth is not None:
-                return Evaluation(*level, exact=True, episodes=None, interval=None, **worth)
-        draw = np.random.default_rng(seed)
-        returns = np.array([self._play(env, level, beta is not None, int(draw.integers(2**31))) for _ in range(episodes)])
-        worth = _bqrl.summary(returns, level, confidence)
-        return Evaluation(*level, exact=False, episodes=int(episodes), **worth)
-
-    def _play(self, env: Env, level: tuple[float, float], buffered: bool, seed: int) -> float:
-        core, read = self._core, self._read
-        seen, _ = env.reset(seed=seed)
-        state, reward, collected, stage = None, None, 0.0, 0
-        while True:
-            seen = seen if read is None else read(seen)
-            actions, state = core.predict([seen], state, None, reward, level, buffered, True, None)
-            seen, gained, terminated, truncated, _ = env.step(int(actions[0]) + self._action_start)
-            collected = core.collect(stage, collected, gained)
-            stage += 1
-            if terminated or truncated or stage == core.horizon:
-                return collected
-            reward = np.array([gained], np.float64)
+            stats = core.evaluate(own, level, beta is not None)
+            if stats is not None:
+                return Evaluation(*level, exact=True, episodes=None, interval=None, **stats)
+        if env is None:
+            raise ValueError("the model has no environment: evaluate(env)")
+        returns = core.play(self._lanes(env), level, beta is not None, int(episodes), int(seed))
+        stats = _bqrl.summary(returns, level, confidence)
+        return Evaluation(*level, exact=False, episodes=int(episodes), **stats)
 
     # Files.
 
@@ -449,15 +407,14 @@ class Model:
         a new episode.
         `weights.safetensors` in it is for other tools.
         """
-        extra = json.loads(self._core.extra)
-        extra["logs"] = self._logs
-        self._core.extra = json.dumps(extra)
         self._core.save(path)
 
     @classmethod
-    def load(cls: type[M], path: str | os.PathLike[str], env: AnyEnv | None = None) -> M:
-        """A saved model; with an environment it can learn on."""
-        core = _bqrl.Learner.load(path)
+    def load(
+        cls: type[M], path: str | os.PathLike[str], env: AnyEnv | None = None, *, seed: int | None = None
+    ) -> M:
+        """A saved model, or a run directory; with an environment it can learn on."""
+        core = _opened(path, seed)
         kinds = {kind.algo: kind for kind in _subclasses(Model)}
         kind = kinds.get(core.algo)
         if kind is None or not issubclass(kind, cls):
@@ -474,13 +431,52 @@ class Model:
         return f"{type(self).__name__}(risk_level={levels}, timesteps={core.timesteps}, episodes={core.episodes})"
 
 
-def load(path: str | os.PathLike[str], env: AnyEnv | None = None) -> Model:
-    """A saved model of any kind."""
-    return Model.load(path, env)
+def load(path: str | os.PathLike[str], env: AnyEnv | None = None, *, seed: int | None = None) -> Model:
+    """A saved model of any kind, or one seed of a run directory (by default the first)."""
+    return Model.load(path, env, seed=seed)
 
 
-def _as_it_is(observation: Any) -> Any:
-    return observation
+def _opened(path: str | os.PathLike[str], seed: int | None) -> _bqrl.Learner:
+    if os.path.exists(os.path.join(path, ".bqrl-run")):
+        return _bqrl.Learner.load_run(path, seed)
+    if seed is not None:
+        raise ValueError(f"{os.fspath(path)} is a model, which has no seeds to choose from")
+    return _bqrl.Learner.load(path)
+
+
+def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
+    """The table that the environment plays, where nothing but Gymnasium's own checks stands in between."""
+    inner = env
+    while isinstance(inner, (OrderEnforcing, PassiveEnvChecker, TimeLimit)):
+        inner = inner.env
+    if type(inner) is not TabularEnv or not inner.problem.is_named:
+        return None
+    own = inner.problem
+    same = described["horizon"] == own.horizon and described["horizon_is_task"] and described["gamma"] == own.discount
+    every_action = all(
+        len(own.available(stage, state)) in (0, own.n_actions)
+        for stage in range(own.horizon)
+        for state in range(own.n_states)
+    )
+    return own if same and every_action and described["reward_bounds"] == own.reward_bounds else None
+
+
+def _another(env: AnyEnv) -> AnyEnv | None:
+    """A second environment like the given one."""
+    if isinstance(env, VectorEnv):
+        inside = getattr(env.unwrapped, "envs", None)
+        if inside:
+            return _another(inside[0])
+        return gymnasium.make(env.spec.id, **env.spec.kwargs) if env.spec is not None else None
+    if env.spec is not None:
+        try:
+            return gymnasium.make(env.spec)
+        except Exception:  # noqa: BLE001 – any failure of a constructor: then a copy is tried.
+            pass
+    try:
+        return copy.deepcopy(env)
+    except Exception:  # noqa: BLE001 – environments may hold what cannot be copied.
+        return None
 
 
 def _subclasses(kind: type[Model]) -> list[type[Model]]:
@@ -562,14 +558,6 @@ def _describe(
     }
 
 
-def _final(infos: dict[str, Any], i: int) -> Any:
-    """The last observation of an episode, where the vector environment shows the next one's first already."""
-    final = infos.get("final_obs", infos.get("final_observation"))
-    if final is None:
-        raise RuntimeError("the vector environment resets in the same step, but info has no final_obs")
-    return {key: values[i] for key, values in final.items()} if isinstance(final, dict) else final[i]
-
-
 def _is_wrapped(space: Any) -> bool:
     return isinstance(space, gymnasium.spaces.Dict) and set(space.spaces) == {"observation", "reward"}
 
@@ -586,14 +574,14 @@ class DeepBQRL(Model):
         kappa: κ > 0 of the Huber loss.
         zeta: ζ in (0, 1], the rate of the soft update.
         lambda_0: ≥ 0, exploration at first …
-        lambda_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        lambda_decay: > 0, … falling as 1/(1 + t/this): "500 episodes", "20000 steps", or a number of episodes.
         score: "buffered" (the paper's), "point" or "mean".
         tie_break: ≥ 0, the weight of the mean in the score.
         output_scale: ≥ 0, a factor on the initial output weights.
         output_bias: the initial output bias, in units of reward_scale.
-        learning_rate: > 0, in the end …
-        learning_rate_extra: ≥ 0, … plus this much at first …
-        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        learning_rate: > 0, the final step size.
+        learning_rate_extra: ≥ 0, extra initial step size, …
+        learning_rate_decay: > 0, … which falls as 1/(1 + t/this): "300 episodes", "20000 steps", or a number of episodes.
         batch_size: ≥ 1.
         replay_capacity: ≥ batch_size, transitions.
         learning_starts: transitions before the first update.
@@ -617,12 +605,12 @@ class QRDQN(Model):
         kappa: κ > 0 of the Huber loss.
         zeta: ζ in (0, 1], the rate of the soft update.
         epsilon_0: in [0, 1], exploration at first …
-        epsilon_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        epsilon_decay: > 0, … falling as 1/(1 + t/this): "10 episodes", "20000 steps", or a number of episodes.
         output_scale: ≥ 0, a factor on the initial output weights.
         output_bias: the initial output bias, in units of reward_scale.
-        learning_rate: > 0, in the end …
-        learning_rate_extra: ≥ 0, … plus this much at first …
-        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        learning_rate: > 0, the final step size.
+        learning_rate_extra: ≥ 0, extra initial step size, …
+        learning_rate_decay: > 0, … which falls as 1/(1 + t/this): "300 episodes", "20000 steps", or a number of episodes.
         batch_size: ≥ 1.
         replay_capacity: ≥ batch_size, transitions.
         learning_starts: transitions before the first update.
@@ -650,18 +638,18 @@ class TargetTracking(Model):
         return_low: the smallest return that is told apart …
         return_high: … and the largest; both 0: found while learning.
         behaviour_tau: levels in (0, 1) that are played for while learning, one drawn per episode.
-        thompson_decay: > 0; an episode follows a single critic with probability 1/(1 + t/this), in episodes.
+        thompson_decay: > 0; an episode follows a single critic with probability 1/(1 + t/this), in episodes or steps.
         prior_scale: ≥ 0, the size of the random priors …
-        prior_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        prior_decay: > 0, … falling as 1/(1 + t/this), in episodes or steps.
         root_margin: ≥ 0, how far a target may be missed at the root and still count as reached.
         zeta: ζ in (0, 1], the rate of the soft update.
         output_scale: ≥ 0, a factor on the initial output weights.
         output_bias: the initial output bias: optimistic when positive.
-        learning_rate: > 0, in the end …
-        learning_rate_extra: ≥ 0, … plus this much at first …
-        learning_rate_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        learning_rate: > 0, the final step size.
+        learning_rate_extra: ≥ 0, extra initial step size, …
+        learning_rate_decay: > 0, … which falls as 1/(1 + t/this): "300 episodes", "20000 steps", or a number of episodes.
         weight_decay: ≥ 0, at first …
-        weight_decay_decay: > 0, … falling as 1/(1 + t/this), in episodes.
+        weight_decay_decay: > 0, … falling as 1/(1 + t/this), in episodes or steps.
         batch_size: ≥ 1.
         replay_capacity: ≥ 1, transitions.
         learning_starts: transitions before the first update.

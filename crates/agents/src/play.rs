@@ -125,6 +125,7 @@ impl Play {
         let (mut steps, mut finished) = (0, Vec::new());
         for (lane, (seen, action)) in seen.into_iter().zip(actions).enumerate() {
             match (seen, action) {
+                (Seen::Start(_), None) if self.closed[lane] => {}
                 (Seen::Start(observation), None) => self.begin(lane, observation, player),
                 (Seen::Step(step), Some(action)) => {
                     steps += 1;
@@ -197,6 +198,11 @@ impl Play {
     /// Restores what [`save`](Self::save) gave, into lanes of the same kind and number.
     pub fn restore(&mut self, saved: SavedPlay) -> Result<(), EnvError> {
         let n = self.episodes.len();
+        if !self.lanes.resumes_mid_episode() {
+            // Episodes start anew, in any number of lanes.
+            self.episodes = vec![None; n];
+            return self.lanes.restore(&saved.lanes);
+        }
         if saved.episodes.len() != n {
             return Err(EnvError::new(format!(
                 "the checkpoint has {} lanes, want {n}",

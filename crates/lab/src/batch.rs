@@ -1,5 +1,6 @@
 //! Many runs at once: all seeds of all runs share the cores, and each run ends as if it had been alone.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -91,6 +92,9 @@ struct Span {
 
 /// Runs everything on the current thread pool. Seeds are started in the order of the list; every result stands by its run.
 pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> {
+    // First of all, so that a run in progress can be read with its references.
+    let described: Vec<io::Result<()>> =
+        runs.par_iter().map(|run| outcome::describe(&run.dir, &*run.task, &run.references)).collect();
     let seeds: Vec<(&Ready, u64)> =
         runs.iter().flat_map(|run| run.config.run.seeds.iter().map(move |&seed| (run, seed))).collect();
     let results: Vec<(Result<Finished, RunError>, Span)> = seeds
@@ -111,8 +115,10 @@ pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> 
         .collect();
     let mut results = results.into_iter();
     runs.iter()
-        .map(|run| {
+        .zip(described)
+        .map(|(run, described)| {
             let own: Vec<_> = results.by_ref().take(run.config.run.seeds.len()).collect();
+            described?;
             finish(run, own)
         })
         .collect()
@@ -136,9 +142,20 @@ fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Resu
         return Err(error);
     }
     let Ready { config, task, references, dir, .. } = run;
-    outcome::describe(dir, &**task, references)?;
+    conclude(config, &**task, references, dir, &finished, ended - began)
+}
+
+/// Writes what a finished run leaves beside its seeds.
+pub fn conclude(
+    config: &Config,
+    task: &dyn Task,
+    references: &References,
+    dir: &RunDir,
+    finished: &[Finished],
+    seconds: f64,
+) -> Result<Summary, RunError> {
     let name = dir.path().display().to_string();
-    let mut summary = summarise(name, config, references, &finished, ended - began);
+    let mut summary = summarise(name, config, references, finished, seconds);
     if let (AgentConfig::DeepBqrl(_), Some(problem)) = (&config.agent, task.table()) {
         for (level, reference) in summary.taus.iter_mut().zip(&references.levels) {
             level.rule_quantile = outcome::rule_quantile(problem, reference.buffer);

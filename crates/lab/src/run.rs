@@ -135,8 +135,8 @@ pub fn check_agent(config: &Config, spec: &EnvSpec) -> Result<(), AgentError> {
 const LONG_EPISODE: u64 = 256;
 
 /// One seed of a run, step by step.
-pub struct SeedRun<'a> {
-    config: &'a Config,
+pub struct SeedRun {
+    config: Config,
     seed: u64,
     dir: SeedDir,
     /// The training.
@@ -148,10 +148,10 @@ pub struct SeedRun<'a> {
     told: u64,
 }
 
-impl<'a> SeedRun<'a> {
+impl SeedRun {
     /// From the last checkpoint, or from the start.
     pub fn open(
-        config: &'a Config,
+        config: &Config,
         task: Arc<dyn Task>,
         references: Arc<References>,
         seed: u64,
@@ -160,26 +160,44 @@ impl<'a> SeedRun<'a> {
     ) -> Result<Self, RunError> {
         dir.create()?;
         let agent = make_agent(config, task.spec(), seed)?;
-        let training = Training::new(task, references, agent, &config.run, seed)
+        let mut training = Training::new(task, references, agent, &config.run, seed)
             .map_err(|error| RunError::Env { seed, episode: 0, error })?;
-        let store = CheckpointStore::open(dir.checkpoints());
-        let latest = store.latest()?;
-        let now = (hooks.clock)();
-        let name = &config.problem.name;
-        let (run, references) = (&config.run, training.references());
-        let records = match &latest {
-            Some(checkpoint) => {
-                let saved = Saved::read(checkpoint).map_err(|error| RunError::Restore { seed, error })?;
-                Records::resume(dir, run, references, &saved.positions)?
-            }
-            None => Records::create(dir, name, run, references, training.agent.is_stochastic(), now)?,
-        };
-        let mut this = Self { config, seed, dir: dir.clone(), training, records, store, ticks: 0, told: 0 };
-        match latest {
-            Some(checkpoint) => restore(&mut this.training, checkpoint, seed, hooks)?,
-            None => this.evaluate(hooks)?,
+        let latest = CheckpointStore::open(dir.checkpoints()).latest()?;
+        if let Some(checkpoint) = &latest {
+            restore(&mut training, checkpoint, seed, hooks)?;
         }
-        this.told = config.run.length().done(&this.training.progress.clock);
+        Self::attach(config, training, latest.as_ref(), dir, hooks)
+    }
+
+    /// A training that stands where the checkpoint left it, or at its start, with its records.
+    pub fn attach(
+        config: &Config,
+        training: Training,
+        latest: Option<&Loaded>,
+        dir: &SeedDir,
+        hooks: &Hooks,
+    ) -> Result<Self, RunError> {
+        let (seed, run, references) = (training.seed(), &config.run, training.references());
+        let refused = |error| RunError::Restore { seed, error };
+        let records = if let Some(checkpoint) = latest {
+            let Saved { progress, positions, .. } = Saved::read(checkpoint).map_err(refused)?;
+            let (there, here) = (progress.clock.steps, training.progress.clock.steps);
+            if there != here {
+                let message = format!("it was written at step {there}, the agent is at step {here}");
+                return Err(refused(RestoreError(message)));
+            }
+            Records::resume(dir, run, references, &positions)?
+        } else {
+            let (name, stochastic) = (&config.problem.name, training.agent.is_stochastic());
+            Records::create(dir, name, run, references, stochastic, (hooks.clock)())?
+        };
+        let told = run.length().done(&training.progress.clock);
+        let store = CheckpointStore::open(dir.checkpoints());
+        let config = config.clone();
+        let mut this = Self { config, seed, dir: dir.clone(), training, records, store, ticks: 0, told };
+        if latest.is_none() {
+            this.evaluate(hooks)?;
+        }
         Ok(this)
     }
 
@@ -193,23 +211,25 @@ impl<'a> SeedRun<'a> {
         let before = self.training.progress.clock;
         let ended = self.training.tick().map_err(|error| self.failed(error))?;
         let now = self.training.progress.clock;
-        let run = &self.config.run;
+        let (length, run) = (self.config.run.length(), &self.config.run);
+        let evaluates = run.evaluate_every.passed(&before, &now);
+        let saves = run.checkpoint_every.passed(&before, &now);
         for episode in &ended {
             self.records.episode(episode, (hooks.clock)())?;
         }
         let done = self.is_done();
-        if done || run.evaluate_every.passed(&before, &now) {
+        if done || evaluates {
             self.evaluate(hooks)?;
         }
         self.ticks += 1;
         if !ended.is_empty() || self.ticks.is_multiple_of(LONG_EPISODE) {
-            let count = run.length().done(&now);
+            let count = length.done(&now);
             let more = count - std::mem::replace(&mut self.told, count);
             (hooks.watch)(&News { seed: self.seed, progress: &self.training.progress, more });
             self.records.heartbeat(&self.training, (hooks.clock)())?;
         }
         let stopping = hooks.stop.load(Ordering::Relaxed) && !done;
-        if done || stopping || run.checkpoint_every.passed(&before, &now) {
+        if done || stopping || saves {
             self.checkpoint()?;
         }
         if stopping {
@@ -294,20 +314,25 @@ pub fn restore_seed(
     let checkpoint = CheckpointStore::open(dir.checkpoints()).latest()?;
     let none =
         || RunError::Restore { seed, error: RestoreError("no checkpoint has been written yet".into()) };
-    restore(&mut training, checkpoint.ok_or_else(none)?, seed, hooks)?;
+    restore(&mut training, &checkpoint.ok_or_else(none)?, seed, hooks)?;
     Ok(training)
 }
 
 /// Puts a training where a checkpoint left it.
-fn restore(training: &mut Training, checkpoint: Loaded, seed: u64, hooks: &Hooks) -> Result<(), RunError> {
+fn restore(training: &mut Training, checkpoint: &Loaded, seed: u64, hooks: &Hooks) -> Result<(), RunError> {
     let refused = |error| RunError::Restore { seed, error };
     checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
-    let Saved { progress, play, .. } = Saved::read(&checkpoint).map_err(refused)?;
+    let Saved { progress, play, .. } = Saved::read(checkpoint).map_err(refused)?;
     let part = |name: &str| checkpoint.parts.get(name).cloned();
     training.agent.restore(&part).map_err(refused)?;
     training.play.restore(play).map_err(|error| refused(RestoreError(error.to_string())))?;
     training.progress = progress;
     Ok(())
+}
+
+/// Where a checkpoint of a run left training and lanes.
+pub fn standing(checkpoint: &Loaded) -> Result<(Progress, SavedPlay), RestoreError> {
+    Saved::read(checkpoint).map(|saved| (saved.progress, saved.play))
 }
 
 /// `state.json` of a checkpoint.

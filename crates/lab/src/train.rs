@@ -187,6 +187,11 @@ impl Training {
         &self.references
     }
 
+    /// The task and the references, to outlive the training.
+    pub fn parts(&self) -> (Arc<dyn Task>, Arc<References>) {
+        (self.task.clone(), self.references.clone())
+    }
+
     /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed

@@ -1,39 +1,47 @@
-//! An agent and the episodes it is in.
+//! An agent in the hands of Python.
 //!
-//! ```text
-//! begin(e, s)                      an episode starts in environment e; returns the first action
-//! step(e, r, s', terminated, …)    learns from (x, a, r, x', d) and returns the next action, or None: the episode is over
-//! predict(s, state, …)             what the agent would do, learning nothing
-//! ```
+//! | call | does |
+//! |---|---|
+//! | `learn` | trains through the one play loop, on a table or on a Python environment; with a run directory where one is given |
+//! | `predict` | what the agent would do, learning nothing |
+//! | `evaluate`, `play` | what its policy is worth: exactly on a table, or by playing |
+//! | `save`, `load`, `load_run` | a model's own directory, and the runs of the command line |
 //!
-//! The stage h and the collected reward c of every environment are kept here, and rewards are discounted here. Python
-//! is let go while the agent acts and learns.
+//! Python is let go while the agent acts and learns.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use bqrl_agents::{Agent, Input, Mode, Objective, OnTable, OutputPolicy, Target, Transition, policies};
-use bqrl_lab::config::{ALGOS, Config, Layers, Levels};
+use bqrl_agents::play::{PlayError, SavedPlay};
+use bqrl_agents::{Agent, Input, Memo, Objective, ServedPolicy, Target};
+use bqrl_lab::config::{ALGOS, Config, Layers, Levels, ProblemConfig};
+use bqrl_lab::evaluate::measure;
 use bqrl_lab::run::make_agent;
+use bqrl_lab::task::{References, Table, Task};
+use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::evaluate::Evaluator;
-use bqrl_mdp::trajectory::{End, Observation};
-use bqrl_nn::UpdateError;
+use bqrl_mdp::trajectory::Observation;
+use bqrl_runs::checkpoint::Loaded;
 use bqrl_runs::model_dir::ModelDir;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde::{Deserialize, Serialize};
 
 use crate::convert::{to_toml, toml_to_py, value_error};
+use crate::lanes::{Nature, PyTask, py_error};
 use crate::observation::Format;
 use crate::problem::Problem;
 use crate::record;
+use crate::run::{Course, Log};
+use crate::shared::Shared;
 
 /// The layout of `model.json`; a later layout gets the next number.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// (name, one line, whether it is trained for one level) of every algorithm.
 #[pyfunction]
@@ -57,14 +65,14 @@ pub fn preset<'py>(py: Python<'py>, algo: &str) -> PyResult<Bound<'py, PyDict>> 
 /// What an environment is, as Python describes it.
 #[derive(Clone, Debug, Deserialize, FromPyObject, PartialEq, Serialize)]
 #[pyo3(from_item_all)]
-struct Described {
-    name: String,
-    observations: Format,
-    n_actions: usize,
-    horizon: usize,
-    horizon_is_task: bool,
-    reward_bounds: Option<(f64, f64)>,
-    gamma: f64,
+pub struct Described {
+    pub name: String,
+    pub observations: Format,
+    pub n_actions: usize,
+    pub horizon: usize,
+    pub horizon_is_task: bool,
+    pub reward_bounds: Option<(f64, f64)>,
+    pub gamma: f64,
 }
 
 impl Described {
@@ -76,69 +84,79 @@ impl Described {
             ..EnvSpec::new(&self.name, self.observations.space(), self.n_actions, self.horizon)
         }
     }
+
+    fn nature(&self) -> Nature {
+        Nature { spec: self.spec(), format: self.observations.clone() }
+    }
+
+    /// As a table's own environment is described.
+    fn of_table(name: &str, spec: &EnvSpec) -> Self {
+        let bqrl_mdp::env::ObservationSpace::Discrete { n, ordered } = spec.observations else {
+            unreachable!("a table shows indices")
+        };
+        Self {
+            name: name.to_owned(),
+            observations: Format { n: Some(n), start: 0, ordered, shape: Vec::new(), divisor: 1.0 },
+            n_actions: spec.n_actions,
+            horizon: spec.horizon,
+            horizon_is_task: spec.horizon_is_task,
+            reward_bounds: spec.reward_bounds,
+            gamma: spec.discount,
+        }
+    }
 }
 
-/// `model.json`.
-#[derive(Deserialize, Serialize)]
-struct Saved {
-    format: u32,
-    version: String,
-    algo: String,
-    config: String,
-    environment: Described,
-    seed: u64,
-    timesteps: u64,
-    episodes: usize,
-    begun: u64,
-    /// Seed, stream and position of the stream that seeds episodes.
-    seeds: [u64; 3],
+/// `model.json`: what a model keeps beside its agent.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct Saved {
+    pub format: u32,
+    pub version: String,
+    pub algo: String,
+    pub config: String,
+    pub environment: Described,
+    pub seed: u64,
+    pub progress: Progress,
+    pub play: Option<SavedPlay>,
     /// Whatever the Python half wants to keep.
-    extra: String,
+    pub extra: String,
+    /// The run directory that `progress` belongs to.
+    pub log: Option<PathBuf>,
 }
 
-/// One environment's episode.
-#[allow(clippy::struct_field_names)] // The name that run files have.
-struct Episode {
-    stage: usize,
-    collected: f64,
-    /// Not discounted, as Monitor files have it.
-    episode_return: f64,
-    observation: Observation,
-    /// Chosen at x, not yet taken.
-    action: usize,
+/// What changes while the agent learns.
+#[derive(Clone, Default)]
+struct State {
+    progress: Progress,
+    /// The lanes as the last call of `learn` left them.
+    play: Option<SavedPlay>,
+    extra: String,
+    /// The run directory that `progress` belongs to.
+    log: Option<PathBuf>,
 }
 
 /// An agent in the hands of Python.
-#[pyclass(module = "bqrl._bqrl")]
+#[pyclass(module = "bqrl._bqrl", frozen)]
 pub struct Learner {
-    agent: Box<dyn Agent>,
+    agent: Shared,
     config: Config,
     environment: Described,
+    /// The table that it learns on, where the environment is one of ours.
+    table: Option<Arc<bqrl_mdp::model::Problem>>,
     seed: u64,
-    /// By environment; `None` between episodes.
-    open: Vec<Option<Episode>>,
-    timesteps: u64,
-    episodes: usize,
-    begun: u64,
-    seeds: Rng,
-    #[pyo3(get, set)]
-    extra: String,
+    state: Mutex<State>,
+    /// Whether some thread is in `learn`.
+    busy: AtomicBool,
 }
 
 /// Actions and the state after them.
 type Predicted<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>);
 
-/// How a step went, before Python hears of it.
-enum Stepped {
-    Action(usize),
-    Over(f64, usize),
-}
-
 #[pymethods]
 impl Learner {
-    /// An untrained agent. `settings` override keys of the preset's agent section.
+    /// An untrained agent. `settings` override keys of the preset's agent section. With `problem`, the environment is that
+    /// table itself, which is then played natively.
     #[new]
-    #[pyo3(signature = (algo, settings, risk_levels, betas, environment, seed))]
+    #[pyo3(signature = (algo, settings, risk_levels, betas, environment, seed, problem=None))]
     fn new(
         algo: &str,
         settings: &Bound<'_, PyDict>,
@@ -146,10 +164,10 @@ impl Learner {
         betas: Vec<f64>,
         environment: Described,
         seed: u64,
+        problem: Option<PyRef<'_, Problem>>,
     ) -> PyResult<Self> {
         let mut layers = Layers::preset(algo).map_err(value_error)?;
         let whole = |seed| i64::try_from(seed).map_err(|_| value_error("seed must be below 2^63"));
-        layers.set("problem", "name", environment.name.clone());
         layers.set("run", "tau", risk_levels);
         layers.set("run", "beta", betas);
         layers.set("run", "seeds", vec![whole(seed)?]);
@@ -157,8 +175,14 @@ impl Learner {
             let key: String = key.extract()?;
             layers.set("agent", &key, to_toml(&key, &value)?);
         }
+        let named = problem.as_ref().and_then(|problem| problem.config.clone());
+        layers.set_problem(&named.unwrap_or(ProblemConfig {
+            name: environment.name.clone(),
+            python: true,
+            ..ProblemConfig::default()
+        }));
         let config = layers.finish(algo).map_err(value_error)?;
-        Self::make(config, environment, seed)
+        Self::make(config, environment, problem.map(|problem| problem.inner.clone()), seed)
     }
 
     /// Restores what [`save`](Self::save) wrote.
@@ -169,51 +193,47 @@ impl Learner {
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
-            let part = |name: &str| loaded.parts.get(name).cloned();
-            let json = part("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
-            let saved: Saved = serde_json::from_slice(&json).map_err(|error| wrong(&error))?;
-            if saved.format != FORMAT {
-                return Err(wrong(&format!("model.json has format {}, want {FORMAT}", saved.format)));
+            let json = loaded.parts.get("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
+            Self::from_saved(json, &loaded).map_err(|error| wrong(&error))
+        })
+    }
+
+    /// One seed of a run directory, as its last checkpoint left it.
+    #[staticmethod]
+    #[pyo3(signature = (path, seed=None))]
+    fn load_run(py: Python<'_>, path: PathBuf, seed: Option<u64>) -> PyResult<Self> {
+        py.detach(|| {
+            let wrong = |error: &dyn std::fmt::Display| value_error(format!("{}: {error}", path.display()));
+            let stored = crate::run::open(&path, seed).map_err(|error| wrong(&error))?;
+            if let Some(json) = &stored.model {
+                let saved: Saved = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+                let learner = Self::make(stored.config, saved.environment, None, stored.seed)?;
+                return learner
+                    .restored(&stored.checkpoint, saved.extra, Some(path.clone()))
+                    .map_err(|error| wrong(&error));
             }
-            let config = Layers::written(&saved.config, "model.json")
-                .and_then(|layers| layers.finish("model.json"))
-                .map_err(|error| wrong(&error))?;
-            let mut learner = Self::make(config, saved.environment, saved.seed)?;
-            learner.agent.restore(&part).map_err(|error| wrong(&error))?;
-            let [seed, stream, word_pos] = saved.seeds;
-            learner.seeds = Rng::from_state(RngState { seed, stream, word_pos });
-            learner.timesteps = saved.timesteps;
-            learner.episodes = saved.episodes;
-            learner.begun = saved.begun;
-            learner.extra = saved.extra;
-            Ok(learner)
+            let problem = stored.config.problem.load().map_err(|error| wrong(&error))?;
+            let table = Table::new(problem.clone()).map_err(|error| wrong(&error))?;
+            let described = Described::of_table(&problem.name, table.spec());
+            let learner = Self::make(stored.config, described, Some(Arc::new(problem)), stored.seed)?;
+            learner
+                .restored(&stored.checkpoint, String::new(), Some(path.clone()))
+                .map_err(|error| wrong(&error))
         })
     }
 
     /// Writes a directory from which [`load`](Self::load) resumes: whole or not at all, the one before kept. A directory
     /// that holds anything else is refused.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let RngState { seed, stream, word_pos } = self.seeds.state();
-        let saved = Saved {
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            algo: self.config.algo().name.to_owned(),
-            config: self.config.to_toml(),
-            environment: self.environment.clone(),
-            seed: self.seed,
-            timesteps: self.timesteps,
-            episodes: self.episodes,
-            begun: self.begun,
-            seeds: [seed, stream, word_pos],
-            extra: self.extra.clone(),
-        };
         py.detach(|| {
+            let agent = self.agent.lock();
+            let saved = self.saved();
             let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
-            let files = self.agent.save();
+            let files = agent.save();
             let mut parts: Vec<(&str, &[u8])> =
                 files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
             parts.push(("model.json", &json));
-            Ok(ModelDir::at(&path).save(self.timesteps, &parts, &self.agent.weights())?)
+            Ok(ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights())?)
         })
     }
 
@@ -223,90 +243,29 @@ impl Learner {
         PyBytes::new(py, &bytes)
     }
 
-    /// Makes room for n environments; episodes that were open are given up.
-    fn open(&mut self, n: usize) {
-        self.open = (0..n).map(|_| None).collect();
-    }
-
-    /// Gives up the open episodes: what was learned of them stays.
-    fn abandon(&mut self) {
-        self.open.iter_mut().for_each(|episode| *episode = None);
-    }
-
-    /// True while environment e is in an episode.
-    fn is_open(&self, env: usize) -> bool {
-        self.open.get(env).is_some_and(Option::is_some)
-    }
-
-    /// A seed for the next episode: a function of the agent's seed and of how many episodes have begun.
-    fn next_seed(&mut self) -> u64 {
-        self.seeds.below(1 << 31) as u64
-    }
-
-    /// The action that waits to be taken in environment e.
-    fn action(&self, env: usize) -> PyResult<usize> {
-        let waiting = self.open.get(env).and_then(Option::as_ref);
-        waiting.map(|episode| episode.action).ok_or_else(|| PyRuntimeError::new_err(not_open(env)))
-    }
-
-    /// Starts an episode and returns its first action.
-    fn begin(&mut self, py: Python<'_>, env: usize, observation: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let observation = self
-            .environment
-            .observations
-            .read(observation)
-            .map_err(|error| self.place(py, env, 0, &error))?;
-        self.begun += 1;
-        let action = py.detach(|| {
-            self.agent.begin_episode(self.episodes);
-            self.agent.act(&Input { stage: 0, observation: &observation, collected: 0.0 })
-        });
-        self.open[env] = Some(Episode { stage: 0, collected: 0.0, episode_return: 0.0, observation, action });
-        Ok(action)
-    }
-
-    /// Learns from the step that was just taken. Returns the next action, or (return, length) of the finished episode.
-    #[pyo3(signature = (env, reward, observation, terminated, truncated))]
-    fn step<'py>(
-        &mut self,
-        py: Python<'py>,
-        env: usize,
-        reward: &Bound<'py, PyAny>,
-        observation: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let open = self.open.get(env).and_then(Option::as_ref);
-        let stage = open.ok_or_else(|| PyRuntimeError::new_err(not_open(env)))?.stage;
-        let given = reward.extract::<f64>().map_err(|_| {
-            let message = format!("want a number as reward, got {}", reward.get_type());
-            self.place(py, env, stage + 1, &PyTypeError::new_err(message))
-        })?;
-        if !given.is_finite() {
-            let error = PyValueError::new_err(format!("want a finite reward, got {given}"));
-            return Err(self.place(py, env, stage + 1, &error));
+    /// Learns until so many steps or episodes in all. `lanes` is the environment (see `bqrl._lanes`); a table is played
+    /// natively, in `n_lanes` copies. `watch` has `on_step`, which may be None, and `episode(return, length)`; either stops
+    /// the training by returning True.
+    #[pyo3(signature = (lanes, n_lanes, watch, steps=None, episodes=None, log=None))]
+    fn learn(
+        &self,
+        py: Python<'_>,
+        lanes: Option<Py<PyAny>>,
+        n_lanes: usize,
+        watch: Py<PyAny>,
+        steps: Option<u64>,
+        episodes: Option<u64>,
+        log: Option<Log>,
+    ) -> PyResult<()> {
+        if self.busy.swap(true, Ordering::AcqRel) {
+            return Err(PyRuntimeError::new_err("another thread is in learn() of this model"));
         }
-        let next = self
-            .environment
-            .observations
-            .read(observation)
-            .map_err(|error| self.place(py, env, stage + 1, &error))?;
-        let (terminated, truncated) = (terminated.is_truthy()?, truncated.is_truthy()?);
-        let stepped = py.detach(|| self.learn(env, given, next, terminated, truncated));
-        match stepped {
-            Ok(Stepped::Action(action)) => Ok(action.into_pyobject(py)?.into_any()),
-            Ok(Stepped::Over(episode_return, length)) => {
-                Ok((episode_return, length).into_pyobject(py)?.into_any())
-            }
-            Err(error) => {
-                let (episode, update) = (self.episodes + 1, self.agent.updates());
-                let message = format!("episode {episode}, update {update}: {error}");
-                Err(PyFloatingPointError::new_err(message))
-            }
-        }
+        let result = py.detach(|| self.train(lanes, n_lanes, &watch, steps, episodes, log));
+        self.busy.store(false, Ordering::Release);
+        result
     }
 
-    /// What the agent would do. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds on to a target;
+    /// What the agent would do. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
     /// rewards came with the observations.
     #[pyo3(signature = (observations, state, episode_start, rewards, level, buffered, deterministic, draws))]
     fn predict<'py>(
@@ -330,9 +289,8 @@ impl Learner {
             .map(|observation| self.environment.observations.read(&observation))
             .collect::<PyResult<_>>()?;
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
-        let objective = objective(buffered);
-        let chosen = py.detach(|| self.agent.target(&buffer, objective));
-        let columns = if chosen.is_some() { 5 } else { 2 };
+        let holds_target = self.holds_target();
+        let columns = if holds_target { 5 } else { 2 };
         let state = state.map(|state| state.as_array().to_owned());
         let starts = episode_start.map(|starts| starts.as_array().to_vec());
         let rewards = rewards.map(|rewards| rewards.as_array().to_vec());
@@ -349,42 +307,45 @@ impl Learner {
         rows("episode_start", starts.as_ref().map_or(n, Vec::len))?;
         rows("reward", rewards.as_ref().map_or(n, Vec::len))?;
         let (actions, after) = py.detach(|| {
-            let policies = if chosen.is_some() { Vec::new() } else { self.agent.output(&[buffer]) };
+            let agent = self.agent.lock();
+            let starts_at = |row: usize| state.is_none() || starts.as_ref().is_some_and(|starts| starts[row]);
+            // The target is chosen once per episode: later rows hold it in their state.
+            let fresh = (!holds_target || (0..n).any(starts_at))
+                .then(|| *agent.serve(&[buffer], objective(buffered)).at(0));
             let (mut actions, mut after, mut choice) =
                 (Vec::with_capacity(n), Vec::with_capacity(columns * n), Vec::new());
             for (row, observation) in seen.iter().enumerate() {
-                let start = state.is_none() || starts.as_ref().is_some_and(|starts| starts[row]);
-                let (stage, collected) = match &state {
-                    Some(state) if !start => {
-                        let stage = state[(row, 0)] as usize;
-                        // The reward that came with this observation is that of the decision before.
-                        let reward = rewards.as_ref().map_or(0.0, |rewards| rewards[row]);
-                        (stage, state[(row, 1)] + self.discounted(stage.saturating_sub(1), reward))
-                    }
-                    _ => (0, 0.0),
-                };
-                let target = chosen.map(|chosen| match &state {
-                    Some(state) if !start => {
-                        Target { u: state[(row, 2)], v: state[(row, 3)], weight: state[(row, 4)] }
-                    }
-                    _ => chosen,
+                let before = state.as_ref().filter(|_| !starts_at(row));
+                let (stage, collected) = before.map_or((0, 0.0), |state| {
+                    let stage = state[(row, 0)] as usize;
+                    // The reward that came with this observation is that of the decision before.
+                    let reward = rewards.as_ref().map_or(0.0, |rewards| rewards[row]);
+                    (stage, state[(row, 1)] + self.discounted(stage.saturating_sub(1), reward))
                 });
-                let held = target.and_then(|target| self.agent.holding(target));
-                let policy = held.as_ref().unwrap_or_else(|| &policies[0]);
+                let memo = match before {
+                    Some(state) if holds_target => {
+                        let target =
+                            Target { u: state[(row, 2)], v: state[(row, 3)], weight: state[(row, 4)] };
+                        Memo { target: Some(target), critic: None }
+                    }
+                    _ => fresh.unwrap_or_default(),
+                };
+                let policy = match deterministic {
+                    true => ServedPolicy::mode(&**agent, &memo),
+                    false => ServedPolicy::new(&**agent, &memo),
+                };
                 choice.clear();
-                let x = Input { stage, observation, collected };
-                if deterministic {
-                    Mode(&**policy).decide(&x, &mut choice);
-                } else {
-                    policy.decide(&x, &mut choice);
-                }
+                policy.decide(&Input { stage, observation, collected }, &mut choice);
                 let action = match &draws {
                     Some(draws) => pick(&choice, draws[row]),
                     None => choice[0].0,
                 };
                 actions.push(action as i64);
                 after.extend([(stage + 1) as f64, collected]);
-                after.extend(target.into_iter().flat_map(|target| [target.u, target.v, target.weight]));
+                if holds_target {
+                    let target = memo.target.unwrap_or(Target { u: 0.0, v: 0.0, weight: 0.0 });
+                    after.extend([target.u, target.v, target.weight]);
+                }
             }
             (actions, after)
         });
@@ -404,16 +365,34 @@ impl Learner {
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
         let evaluation = py.detach(|| {
             let evaluator = Evaluator::new(&problem.inner.model).ok()?;
-            let policies = policies(&*self.agent, &[buffer], objective(buffered));
-            let evaluation = evaluator.evaluate(&OnTable(&Mode(&*policies[0])));
-            Some(evaluation)
+            let agent = self.agent.lock();
+            let served = agent.serve(&[buffer], objective(buffered));
+            Some(evaluator.evaluate(&ServedPolicy::mode(&**agent, served.at(0))))
         });
-        evaluation.map(|found| record::worth(py, &found.law, found.mean, &buffer)).transpose()
+        evaluation.map(|found| record::return_stats(py, &found.law, found.mean, &buffer)).transpose()
     }
 
-    /// c' = c + γ^h r.
-    fn collect(&self, stage: usize, collected: f64, reward: f64) -> f64 {
-        collected + self.discounted(stage, reward)
+    /// The returns of so many episodes of the greedy policy in an environment, discounted.
+    fn play<'py>(
+        &self,
+        py: Python<'py>,
+        lanes: Py<PyAny>,
+        level: (f64, f64),
+        buffered: bool,
+        episodes: usize,
+        seed: u64,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
+        let make = py.eval(c"lambda lanes: lambda: lanes", None, None)?.call1((lanes,))?.unbind();
+        let task = PyTask::new(self.environment.nature(), None, Some(make));
+        let returns = py.detach(|| {
+            let served = self.agent.serve(&[buffer], objective(buffered));
+            let policy = ServedPolicy::mode(&self.agent, served.at(0));
+            let references = References::none(vec![buffer]);
+            measure(policy, &task, &references, episodes, seed)
+        });
+        let measured = returns.map_err(|error| failed(error, 0, 0))?;
+        Ok(measured.sample.expect("there are no references").into_pyarray(py))
     }
 
     /// Whether the output draws its actions.
@@ -429,12 +408,12 @@ impl Learner {
 
     #[getter]
     fn timesteps(&self) -> u64 {
-        self.timesteps
+        self.state().progress.clock.steps
     }
 
     #[getter]
-    fn episodes(&self) -> usize {
-        self.episodes
+    fn episodes(&self) -> u64 {
+        self.state().progress.clock.episodes
     }
 
     #[getter]
@@ -462,6 +441,19 @@ impl Learner {
         self.environment.horizon_is_task
     }
 
+    /// The name of the environment.
+    #[getter]
+    fn environment(&self) -> &str {
+        &self.environment.name
+    }
+
+    /// The table that it learns on natively.
+    #[getter]
+    fn problem(&self) -> Option<Problem> {
+        let inner = self.table.clone()?;
+        Some(Problem { inner, config: Some(self.config.problem.clone()) })
+    }
+
     /// (τ, β) of every level it was made for.
     #[getter]
     fn levels(&self) -> Vec<(f64, f64)> {
@@ -473,6 +465,17 @@ impl Learner {
     #[getter]
     fn config(&self) -> String {
         self.config.to_toml()
+    }
+
+    /// What the Python half keeps with the model.
+    #[getter]
+    fn extra(&self) -> String {
+        self.state().extra.clone()
+    }
+
+    #[setter]
+    fn set_extra(&self, extra: String) {
+        self.state().extra = extra;
     }
 
     /// Refuses an environment that is not like the one it was made for.
@@ -503,26 +506,95 @@ impl Learner {
 }
 
 impl Learner {
-    fn make(config: Config, environment: Described, seed: u64) -> PyResult<Self> {
+    fn make(
+        config: Config,
+        environment: Described,
+        table: Option<Arc<bqrl_mdp::model::Problem>>,
+        seed: u64,
+    ) -> PyResult<Self> {
         if !(environment.gamma > 0.0 && environment.gamma <= 1.0) {
             return Err(value_error(format!("gamma must lie in (0, 1], got {}", environment.gamma)));
         }
         if environment.horizon == 0 || environment.n_actions == 0 {
             return Err(value_error("an environment needs a horizon and actions of at least 1"));
         }
-        let agent = make_agent(&config, &environment.spec(), seed).map_err(value_error)?;
+        // A table tells more of itself: rewards, terminal states. Agents that keep tables use it.
+        let spec = match &table {
+            Some(problem) => Table::new((**problem).clone()).map_err(value_error)?.spec().clone(),
+            None => environment.spec(),
+        };
+        let agent = make_agent(&config, &spec, seed).map_err(value_error)?;
         Ok(Self {
-            agent,
+            agent: Shared::new(agent),
             config,
             environment,
+            table,
             seed,
-            open: Vec::new(),
-            timesteps: 0,
-            episodes: 0,
-            begun: 0,
-            seeds: stream(seed, Purpose::Env),
-            extra: String::new(),
+            state: Mutex::default(),
+            busy: AtomicBool::new(false),
         })
+    }
+
+    fn from_saved(json: &[u8], loaded: &Loaded) -> PyResult<Self> {
+        /// What a `model.json` of any format has.
+        #[derive(Deserialize)]
+        struct Header {
+            format: u32,
+            version: String,
+        }
+        let Header { format, version } = serde_json::from_slice(json).map_err(value_error)?;
+        if format != FORMAT {
+            let message = format!("the model was saved by bqrl {version} in format {format}, want {FORMAT}");
+            return Err(value_error(message));
+        }
+        let saved: Saved = serde_json::from_slice(json).map_err(value_error)?;
+        let config = Layers::written(&saved.config, "model.json")
+            .and_then(|layers| layers.finish("model.json"))
+            .map_err(value_error)?;
+        let table = match config.problem.python {
+            true => None,
+            false => Some(Arc::new(config.problem.load().map_err(value_error)?)),
+        };
+        let learner = Self::make(config, saved.environment, table, saved.seed)?;
+        let part = |name: &str| loaded.parts.get(name).cloned();
+        learner.agent.lock().restore(&part).map_err(value_error)?;
+        *learner.state() =
+            State { progress: saved.progress, play: saved.play, extra: saved.extra, log: saved.log };
+        Ok(learner)
+    }
+
+    /// With what a run's checkpoint holds.
+    fn restored(self, checkpoint: &Loaded, extra: String, log: Option<PathBuf>) -> PyResult<Self> {
+        let part = |name: &str| checkpoint.parts.get(name).cloned();
+        self.agent.lock().restore(&part).map_err(value_error)?;
+        let (progress, play) = bqrl_lab::run::standing(checkpoint).map_err(value_error)?;
+        *self.state() = State { progress, play: Some(play), extra, log };
+        Ok(self)
+    }
+
+    fn saved(&self) -> Saved {
+        let State { progress, play, extra, log } = self.state().clone();
+        Saved {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            algo: self.config.algo().name.to_owned(),
+            config: self.config.to_toml(),
+            environment: self.environment.clone(),
+            seed: self.seed,
+            progress,
+            play,
+            extra,
+            log,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether its policies hold a target for a whole episode.
+    fn holds_target(&self) -> bool {
+        self.config.algo().name == "target-tracking"
     }
 
     /// γ^h r.
@@ -530,64 +602,115 @@ impl Learner {
         self.environment.gamma.powi(stage as i32) * reward
     }
 
-    /// One transition, and the next decision.
-    fn learn(
-        &mut self,
-        env: usize,
-        reward: f64,
-        next: Observation,
-        terminated: bool,
-        truncated: bool,
-    ) -> Result<Stepped, UpdateError> {
-        let Episode { stage, collected, episode_return, observation, action } =
-            self.open[env].take().expect("seen by the caller");
-        let at_horizon = stage + 1 >= self.environment.horizon;
-        let end = if terminated {
-            End::Terminated
-        } else if at_horizon && self.environment.horizon_is_task {
-            End::Horizon
-        } else if truncated || at_horizon {
-            End::Cutoff
-        } else {
-            End::NotYet
-        };
-        let reward_now = self.discounted(stage, reward);
-        let after = (stage + 1, collected + reward_now, episode_return + reward);
-        let input = Input { stage: after.0, observation: &next, collected: after.1 };
-        self.timesteps += 1;
-        self.agent.observe(&Transition {
-            x: Input { stage, observation: &observation, collected },
-            action,
-            reward: reward_now,
-            next: input,
-            end,
-        })?;
-        if end.is_over() {
-            self.episodes += 1;
-            return Ok(Stepped::Over(after.2, after.0));
+    /// `learn`, without Python.
+    fn train(
+        &self,
+        lanes: Option<Py<PyAny>>,
+        n_lanes: usize,
+        watch: &Py<PyAny>,
+        steps: Option<u64>,
+        episodes: Option<u64>,
+        log: Option<Log>,
+    ) -> PyResult<()> {
+        let mut config = self.config.clone();
+        (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
+        config.run.lanes = n_lanes;
+        if let Some(log) = &log {
+            log.configure(&mut config)?;
         }
-        let action = self.agent.act(&input);
-        let (stage, collected, episode_return) = after;
-        self.open[env] = Some(Episode { stage, collected, episode_return, observation: next, action });
-        Ok(Stepped::Action(action))
+        let evaluation =
+            log.as_ref().and_then(|log| Python::attach(|py| Some(log.evaluation.as_ref()?.clone_ref(py))));
+        let task: Arc<dyn Task> = match &self.table {
+            Some(problem) => Arc::new(Table::new((**problem).clone()).map_err(value_error)?),
+            None => Arc::new(PyTask::new(self.environment.nature(), lanes, evaluation)),
+        };
+        let levels = config.levels().map_err(value_error)?;
+        let references = Arc::new(match &log {
+            Some(_) => References::new(&*task, levels),
+            None => References::none(levels),
+        });
+        let agent: Box<dyn Agent> = Box::new(self.agent.clone());
+        let mut training =
+            Training::new(task, references, agent, &config.run, self.seed).map_err(py_error)?;
+        let State { progress, play, log: earlier, .. } = self.state().clone();
+        if let Some(play) = play {
+            training.play.restore(play).map_err(py_error)?;
+        }
+        let continues = log.as_ref().is_some_and(|log| earlier.as_ref() == Some(&log.path));
+        if continues {
+            training.progress = progress;
+        } else {
+            (training.progress.clock, training.progress.recent) = (progress.clock, progress.recent);
+        }
+        let mut course = match &log {
+            None => Course::Plain { training, length: config.run.length() },
+            Some(log) => Course::logged(log, &config, training, continues, &self.saved())?,
+        };
+        let result = self.attend(watch, &mut course);
+        // What was learned stays, however it ended.
+        self.take(course.training(), log.as_ref());
+        let ended = course.end(result.is_ok());
+        result.and(ended)
     }
 
-    /// The same exception, with where it came from in front.
-    fn place(&self, py: Python<'_>, env: usize, step: usize, error: &PyErr) -> PyErr {
-        let episode = self.episodes + 1;
-        let (name, n) = (&self.environment.name, self.open.len());
-        let which = if n > 1 { format!(" {env}") } else { String::new() };
-        let message = format!("{name}{which}, episode {episode}, step {step}: {}", error.value(py));
-        if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err(message)
-        } else {
-            PyValueError::new_err(message)
+    /// Ticks until the end, until the watcher stops it, or until something goes wrong.
+    fn attend(&self, watch: &Py<PyAny>, course: &mut Course) -> PyResult<()> {
+        let on_step = Python::attach(|py| {
+            let on_step = watch.bind(py).getattr("on_step")?;
+            Ok::<_, PyErr>((!on_step.is_none()).then(|| on_step.unbind()))
+        })?;
+        let mut ticks = 0_u64;
+        while !course.is_done() {
+            let before = course.training().progress.clock.steps;
+            let ended = course.tick()?;
+            self.take(course.training(), None);
+            let steps = course.training().progress.clock.steps - before;
+            ticks += 1;
+            // A native task never enters Python, where signals are seen.
+            if on_step.is_none() && ended.is_empty() && !ticks.is_multiple_of(256) {
+                continue;
+            }
+            let stop = Python::attach(|py| {
+                py.check_signals()?;
+                let mut stop = false;
+                if let Some(on_step) = &on_step {
+                    for _ in 0..steps {
+                        stop |= on_step.bind(py).call0()?.is_truthy()?;
+                    }
+                }
+                for Ended { row, undiscounted } in &ended {
+                    let told =
+                        watch.bind(py).call_method1("episode", (row.episode, *undiscounted, row.length))?;
+                    stop |= told.is_truthy()?;
+                }
+                Ok::<_, PyErr>(stop)
+            })?;
+            if stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over where a training stands.
+    fn take(&self, training: &Training, log: Option<&Log>) {
+        let mut state = self.state();
+        state.progress.clone_from(&training.progress);
+        state.play = Some(training.play.save());
+        if let Some(log) = log {
+            state.log = Some(log.path.clone());
         }
     }
 }
 
-fn not_open(env: usize) -> String {
-    format!("environment {env} is not in an episode")
+/// What went wrong in play, as the exception that Python expects.
+pub fn failed(error: PlayError, episode: u64, update: u64) -> PyErr {
+    match error {
+        PlayError::Env(error) => py_error(error),
+        PlayError::Learn(error) => {
+            PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
+        }
+    }
 }
 
 /// The action whose share of [0, 1) the draw falls into.

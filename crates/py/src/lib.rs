@@ -2,11 +2,14 @@
 //!
 //! | module | what Python sees |
 //! |---|---|
-//! | [`learner`] | `Learner`: an agent and the episodes it is in |
+//! | [`learner`] | `Learner`: an agent in the hands of Python |
+//! | [`lanes`] | environments of Python as lanes of the one play loop |
+//! | [`run`] | training with or without a run directory; opening one |
+//! | [`shared`] | an agent that is asked in one place while it learns in another |
 //! | [`observation`] | what an environment shows, as the agent wants it |
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
 //! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow |
-//! | [`record`] | `Recorder`: the files of a run; `summary`: what returns are worth |
+//! | [`record`] | `summary`: statistics of returns |
 //! | [`sweep`] | `Sweep`: a sweep file, and its runs one at a time |
 //!
 //! The Python half (`python/bqrl`) talks to environments; it is where exceptions of theirs pass through unchanged.
@@ -15,11 +18,14 @@
 #![allow(unused_qualifications, clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
 mod convert;
+mod lanes;
 mod learner;
 mod observation;
 mod planning;
 mod problem;
 mod record;
+mod run;
+mod shared;
 mod sweep;
 
 use pyo3::prelude::*;
@@ -33,7 +39,7 @@ mod _bqrl {
     #[pymodule_export]
     use crate::problem::{Problem, Simulator, problems};
     #[pymodule_export]
-    use crate::record::{Recorder, summary};
+    use crate::record::summary;
     #[pymodule_export]
     use crate::sweep::Sweep;
 

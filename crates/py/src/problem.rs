@@ -35,6 +35,8 @@ pub fn problems() -> Vec<Listed> {
 #[pyclass(module = "bqrl._bqrl", frozen)]
 pub struct Problem {
     pub inner: Arc<model::Problem>,
+    /// How a configuration names it; `None` for a table made of arrays.
+    pub config: Option<ProblemConfig>,
 }
 
 #[pymethods]
@@ -50,9 +52,9 @@ impl Problem {
         start: Option<u64>,
         discount: Option<f64>,
     ) -> PyResult<Self> {
-        let config = ProblemConfig { name, horizon, start, discount, parameters };
+        let config = ProblemConfig { name, horizon, start, discount, parameters, python: false };
         let problem = py.detach(|| config.load()).map_err(value_error)?;
-        Ok(Self { inner: Arc::new(problem) })
+        Ok(Self { inner: Arc::new(problem), config: Some(config) })
     }
 
     /// Outcomes (s, a, p, s', r, terminated), one per row of the arrays, as Gymnasium's toy-text tables have them.
@@ -73,7 +75,7 @@ impl Problem {
     ) -> PyResult<Self> {
         let rows = rows.read()?;
         let problem = py.detach(|| tabulate(name, n_states, n_actions, rows, &start, horizon, discount))?;
-        Ok(Self { inner: Arc::new(problem) })
+        Ok(Self { inner: Arc::new(problem), config: None })
     }
 
     /// The table as arrays (s, a, p, s', r, terminated).
@@ -104,6 +106,12 @@ impl Problem {
             columns.5.into_pyarray(py),
         )
             .into_pyobject(py)
+    }
+
+    /// Whether a run directory can name it, so that the command line can play it too.
+    #[getter]
+    fn is_named(&self) -> bool {
+        self.config.is_some()
     }
 
     #[getter]

@@ -80,7 +80,7 @@ impl Sweep {
             let worker = scope.spawn(|| {
                 let hooks = Hooks {
                     stop: &stop,
-                    watch: &|_, _| {},
+                    watch: &|_| {},
                     warn: &|message| eprintln!("warning: {}: {message}", trial.name),
                     clock: &|| {
                         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())

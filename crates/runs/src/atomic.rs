@@ -56,7 +56,7 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
 }
 
 /// Removes a file, a link or a directory with all it holds; what is not there is no error.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+pub fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

@@ -1,0 +1,244 @@
+//! An environment of Python as lanes of the one play loop.
+//!
+//! The Python half hands in an adapter (`bqrl._lanes`) with three methods; rows are one per lane:
+//!
+//! ```text
+//! start(seeds)          every lane begins, with these seeds: the first observations
+//! reset(lane, seed)     the first observation of a later episode, or None: it comes with the next step
+//! step(actions)         per lane: None, (observation,) of a new episode, or (observation, reward, terminated, truncated)
+//! ```
+//!
+//! An exception of the environment passes through unchanged; what the agent cannot use is a `ValueError` or a `TypeError`
+//! that says where it came from.
+
+use std::sync::Mutex;
+
+use bqrl_lab::task::Task;
+use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_mdp::env::{EnvSpec, Step};
+use bqrl_mdp::lanes::{EnvError, Lanes, SavedLanes, Seen};
+use bqrl_mdp::model::Problem;
+use bqrl_mdp::trajectory::{End, Observation};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::observation::Format;
+
+/// What lanes need to know of the environment.
+#[derive(Clone)]
+pub struct Nature {
+    /// As the agent knows it.
+    pub spec: EnvSpec,
+    /// How observations are read.
+    pub format: Format,
+}
+
+/// Lanes of a Python environment.
+pub struct PyLanes {
+    nature: Nature,
+    adapter: Py<PyAny>,
+    n: usize,
+    /// Seeds episodes.
+    seeds: Rng,
+    /// First observations that no episode has begun with yet; `None` before the start.
+    first: Option<Vec<Option<Observation>>>,
+    /// Steps of the open episodes.
+    stages: Vec<usize>,
+}
+
+/// The exception as an error of the environment.
+pub fn env_error(error: PyErr) -> EnvError {
+    EnvError(Box::new(error))
+}
+
+/// The exception again, or one that has the message.
+pub fn py_error(error: EnvError) -> PyErr {
+    match error.0.downcast::<PyErr>() {
+        Ok(error) => *error,
+        Err(other) => PyValueError::new_err(other.to_string()),
+    }
+}
+
+impl PyLanes {
+    /// From an adapter; episodes are seeded from the stream of this purpose.
+    pub fn new(nature: Nature, adapter: Bound<'_, PyAny>, seed: u64, purpose: Purpose) -> PyResult<Self> {
+        let n: usize = adapter.getattr(intern!(adapter.py(), "n"))?.extract()?;
+        Ok(Self {
+            nature,
+            adapter: adapter.unbind(),
+            n,
+            seeds: stream(seed, purpose),
+            first: None,
+            stages: vec![0; n],
+        })
+    }
+
+    fn next_seed(&mut self) -> u64 {
+        self.seeds.below(1 << 31) as u64
+    }
+
+    fn read(&self, lane: usize, stage: usize, seen: &Bound<'_, PyAny>) -> PyResult<Observation> {
+        self.nature.format.read(seen).map_err(|error| self.place(seen.py(), lane, stage, &error))
+    }
+
+    /// One lane's result.
+    fn seen(&mut self, lane: usize, result: &Bound<'_, PyAny>) -> PyResult<Seen> {
+        if result.is_none() {
+            return Ok(Seen::Nothing);
+        }
+        let py = result.py();
+        let row = result.cast::<PyTuple>()?;
+        if row.len() == 1 {
+            self.stages[lane] = 0;
+            return Ok(Seen::Start(self.read(lane, 0, &row.get_item(0)?)?));
+        }
+        let stage = self.stages[lane] + 1;
+        let given = row.get_item(1)?;
+        let reward = given.extract::<f64>().map_err(|_| {
+            let message = format!("want a number as reward, got {}", given.get_type());
+            self.place(py, lane, stage, &PyTypeError::new_err(message))
+        })?;
+        if !reward.is_finite() {
+            let error = PyValueError::new_err(format!("want a finite reward, got {reward}"));
+            return Err(self.place(py, lane, stage, &error));
+        }
+        let observation = self.read(lane, stage, &row.get_item(0)?)?;
+        let (terminated, truncated) = (row.get_item(2)?.is_truthy()?, row.get_item(3)?.is_truthy()?);
+        let EnvSpec { horizon, horizon_is_task, .. } = self.nature.spec;
+        let at_horizon = stage >= horizon;
+        let end = if terminated {
+            End::Terminated
+        } else if at_horizon && horizon_is_task {
+            End::Horizon
+        } else if truncated || at_horizon {
+            End::Cutoff
+        } else {
+            End::NotYet
+        };
+        self.stages[lane] = if end.is_over() { 0 } else { stage };
+        Ok(Seen::Step(Step { observation, reward, end }))
+    }
+
+    /// The same exception, with where it came from in front.
+    fn place(&self, py: Python<'_>, lane: usize, stage: usize, error: &PyErr) -> PyErr {
+        let name = &self.nature.spec.name;
+        let which = if self.n > 1 { format!(", environment {lane}") } else { String::new() };
+        let message = format!("{name}{which}, step {stage} of an episode: {}", error.value(py));
+        if error.is_instance_of::<PyTypeError>(py) {
+            PyTypeError::new_err(message)
+        } else {
+            PyValueError::new_err(message)
+        }
+    }
+}
+
+impl Lanes for PyLanes {
+    fn spec(&self) -> &EnvSpec {
+        &self.nature.spec
+    }
+
+    fn n_lanes(&self) -> usize {
+        self.n
+    }
+
+    fn reset(&mut self, lane: usize) -> Result<Option<Observation>, EnvError> {
+        Python::attach(|py| {
+            let adapter = self.adapter.clone_ref(py).into_bound(py);
+            if self.first.is_none() {
+                let seeds: Vec<u64> = (0..self.n).map(|_| self.next_seed()).collect();
+                let seen = adapter.call_method1(intern!(py, "start"), (seeds,))?;
+                let seen = seen.cast::<PyList>()?;
+                let read = |(lane, seen): (usize, Bound<'_, PyAny>)| self.read(lane, 0, &seen).map(Some);
+                self.first = Some(seen.iter().enumerate().map(read).collect::<PyResult<_>>()?);
+            }
+            self.stages[lane] = 0;
+            if let Some(waiting) = self.first.as_mut().and_then(|first| first[lane].take()) {
+                return Ok(Some(waiting));
+            }
+            let seed = self.next_seed();
+            let seen = adapter.call_method1(intern!(py, "reset"), (lane, seed))?;
+            if seen.is_none() { Ok(None) } else { self.read(lane, 0, &seen).map(Some) }
+        })
+        .map_err(env_error)
+    }
+
+    fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError> {
+        Python::attach(|py| {
+            let adapter = self.adapter.clone_ref(py).into_bound(py);
+            let results = adapter.call_method1(intern!(py, "step"), (PyList::new(py, actions)?,))?;
+            let results = results.cast::<PyList>()?;
+            let seen = results.iter().enumerate().map(|(lane, result)| self.seen(lane, &result));
+            seen.collect::<PyResult<Vec<Seen>>>()
+        })
+        .map_err(env_error)
+    }
+
+    fn resumes_mid_episode(&self) -> bool {
+        false
+    }
+
+    fn save(&self) -> SavedLanes {
+        let RngState { seed, stream, word_pos } = self.seeds.state();
+        SavedLanes { envs: Vec::new(), rngs: vec![[seed, stream, word_pos]] }
+    }
+
+    fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError> {
+        let [[seed, stream, word_pos]] = saved.rngs[..] else {
+            return Err(EnvError::new("the checkpoint is not of a Python environment"));
+        };
+        self.seeds = Rng::from_state(RngState { seed, stream, word_pos });
+        Ok(())
+    }
+}
+
+/// A Python environment as a task: trained on through one adapter, evaluated through others.
+pub struct PyTask {
+    nature: Nature,
+    actions: usize,
+    training: Mutex<Option<Py<PyAny>>>,
+    /// Makes an adapter for evaluation.
+    evaluation: Option<Py<PyAny>>,
+}
+
+impl PyTask {
+    /// With the adapter to train through and a function that makes one to evaluate through.
+    pub fn new(nature: Nature, training: Option<Py<PyAny>>, evaluation: Option<Py<PyAny>>) -> Self {
+        Self { actions: nature.spec.n_actions, nature, training: Mutex::new(training), evaluation }
+    }
+}
+
+impl Task for PyTask {
+    fn spec(&self) -> &EnvSpec {
+        &self.nature.spec
+    }
+
+    fn lanes(&self, seed: u64, purpose: Purpose, _n: usize) -> Result<Box<dyn Lanes>, EnvError> {
+        Python::attach(|py| {
+            let adapter = match (purpose, &self.evaluation) {
+                (Purpose::Evaluation, Some(make)) => make.bind(py).call0()?,
+                (Purpose::Evaluation, None) => {
+                    return Err(PyValueError::new_err(
+                        "there is no environment to evaluate in: give eval_env=",
+                    ));
+                }
+                _ => {
+                    let training = self.training.lock().expect("no panic while it is held");
+                    let adapter = training.as_ref().map(|adapter| adapter.clone_ref(py).into_bound(py));
+                    adapter.ok_or_else(|| PyValueError::new_err("the model has no environment"))?
+                }
+            };
+            Ok(Box::new(PyLanes::new(self.nature.clone(), adapter, seed, purpose)?) as Box<dyn Lanes>)
+        })
+        .map_err(env_error)
+    }
+
+    fn table(&self) -> Option<&Problem> {
+        None
+    }
+
+    fn actions(&self) -> Vec<String> {
+        (0..self.actions).map(|action| action.to_string()).collect()
+    }
+}

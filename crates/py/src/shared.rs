@@ -1,0 +1,79 @@
+//! An agent that is learned with in one place and asked in another.
+//!
+//! The lock is held for one call at a time and never while Python runs. So a callback may save the model in the middle of
+//! `learn`, an environment may ask the model that plays in it, and two threads may use one model.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bqrl_agents::{
+    Agent, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition, Waiting,
+};
+use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::Clock;
+use bqrl_mdp::trajectory::Observation;
+
+/// A handle of an agent.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Box<dyn Agent>>>);
+
+impl Shared {
+    /// Takes an agent over.
+    pub fn new(agent: Box<dyn Agent>) -> Self {
+        Self(Arc::new(Mutex::new(agent)))
+    }
+
+    /// The agent. A panic in another thread leaves it as it was then; there is nothing better to give.
+    pub fn lock(&self) -> MutexGuard<'_, Box<dyn Agent>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Agent for Shared {
+    fn begin(&mut self, clock: &Clock, lane: usize, start: &Observation) -> Memo {
+        self.lock().begin(clock, lane, start)
+    }
+
+    fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        self.lock().act(clock, waiting)
+    }
+
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.lock().store(lane, transition)
+    }
+
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        self.lock().learn(clock)
+    }
+
+    fn serve(&self, levels: &[Buffer], objective: Objective) -> Served {
+        self.lock().serve(levels, objective)
+    }
+
+    fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        self.lock().decide(memo, x, choice);
+    }
+
+    fn predictions(&self, x: &Input) -> Vec<Prediction> {
+        self.lock().predictions(x)
+    }
+
+    fn is_stochastic(&self) -> bool {
+        self.lock().is_stochastic()
+    }
+
+    fn updates(&self) -> u64 {
+        self.lock().updates()
+    }
+
+    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+        self.lock().save()
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        self.lock().restore(file)
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        self.lock().weights()
+    }
+}
