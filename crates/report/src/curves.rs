@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use crate::axis::{Scale, Tick, four_digits, ticks, ticks_that_fit};
+use crate::axis::{Scale, Tick, four_digits, padded, ticks, ticks_that_fit};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Margin, Page, columns, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
@@ -37,6 +37,8 @@ pub struct CurvePanel {
     pub measure: String,
     /// What it is measured over.
     pub over: Over,
+    /// Whether the vertical scale reaches down (or up) to zero.
+    pub from_zero: bool,
     /// The curves.
     pub curves: Vec<Curve>,
 }
@@ -64,8 +66,8 @@ pub struct Curve {
     pub label: String,
     /// Which colour: the same number is the same colour in every figure.
     pub colour: usize,
-    /// A second curve of the same method is dashed.
-    pub dashed: bool,
+    /// Drawn in dots: a second curve of the same method, or one to compare with.
+    pub dotted: bool,
     /// From left to right.
     pub points: Vec<CurvePoint>,
 }
@@ -151,7 +153,7 @@ pub fn draw(plot: &CurvePlot) -> Figure {
 
 fn style(curve: &Curve) -> (Tone, &'static str) {
     let (tone, dashes) = Tone::of_series(curve.colour);
-    (tone, if curve.dashed { "5 3" } else { dashes })
+    (tone, if curve.dotted { "1.2 2.6" } else { dashes })
 }
 
 fn horizontal_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
@@ -169,18 +171,26 @@ fn named_ticks(values: &[String]) -> Vec<Tick> {
     values.iter().enumerate().map(tick).collect()
 }
 
-/// The vertical scale: all curves, and of the bands as much as is not out of proportion.
+/// The vertical scale: all curves, and the bands up to a third beyond them.
 fn vertical_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
     let alone = std::slice::from_ref(panel);
     let panels = if plot.shared_scale { &plot.panels } else { alone };
     let points: Vec<&CurvePoint> =
         panels.iter().flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points).collect();
-    let low = points.iter().map(|point| point.mean).fold(0.0, f64::min);
-    let high = points.iter().map(|point| point.mean).fold(0.0, f64::max);
+    let means = || points.iter().map(|point| point.mean);
+    let (low, high) = if panel.from_zero {
+        (means().fold(0.0, f64::min), means().fold(0.0, f64::max))
+    } else {
+        (means().reduce(f64::min).unwrap_or(0.0), means().reduce(f64::max).unwrap_or(1.0))
+    };
     let bands = || points.iter().filter_map(|point| point.band);
-    let room = 0.35 * (high - low);
+    // A flat curve with wide bands is all band.
+    let room = if panel.from_zero || high > low { 0.35 * (high - low) } else { f64::INFINITY };
     let lowest = bands().map(|band| band.low).fold(low, f64::min).max(low - room);
     let highest = bands().map(|band| band.high).fold(high, f64::max).min(high + room);
+    if !panel.from_zero {
+        return padded(lowest, highest);
+    }
     // Measures that are never negative start at zero.
     let bottom = if low < 0.0 { lowest } else { 0.0 };
     if highest > bottom { (bottom, highest + 0.04 * (highest - bottom)) } else { (0.0, 1.0) }
@@ -293,7 +303,7 @@ mod tests {
             mean,
             band: Some(Interval { low: mean - 1.0, high: mean + 1.0 }),
         };
-        Curve { label: label.into(), colour, dashed: false, points: points.iter().map(point).collect() }
+        Curve { label: label.into(), colour, dotted: false, points: points.iter().map(point).collect() }
     }
 
     fn plot(panels: Vec<CurvePanel>) -> CurvePlot {
@@ -303,7 +313,13 @@ mod tests {
 
     fn panel(curves: Vec<Curve>) -> CurvePanel {
         let over = Over::Numbers("training episodes".into());
-        CurvePanel { heading: "τ = 0.1".into(), measure: "cumulative gap".into(), over, curves }
+        CurvePanel {
+            heading: "τ = 0.1".into(),
+            measure: "cumulative gap".into(),
+            over,
+            from_zero: true,
+            curves,
+        }
     }
 
     #[test]

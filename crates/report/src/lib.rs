@@ -20,6 +20,7 @@ mod page;
 pub mod paper;
 pub mod policy_map;
 pub mod prediction_plot;
+pub mod progress;
 pub mod quantile_curve;
 pub mod statistics;
 pub mod study;

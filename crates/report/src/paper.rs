@@ -167,8 +167,13 @@ pub fn compare(studies: &[&Study<'_>]) -> Vec<Row> {
         for study in studies.iter().filter(|study| study.problem_name() == claim.problem) {
             for method in study.methods.iter().filter(|method| method.algo == claim.algo) {
                 let Some(level) = method.level(claim.tau) else { continue };
-                if level.seeds.iter().all(|trained| trained.run.summary.episodes == claim.episodes) {
-                    rows.push(Row::new(claim, method.name.clone(), level.estimate(claim.measure)));
+                let whole = |trained: &Trained<'_>| {
+                    trained.run.is_finished() && trained.run.summary.episodes == claim.episodes
+                };
+                if level.seeds.iter().all(whole)
+                    && let Some(ours) = level.estimate(claim.measure)
+                {
+                    rows.push(Row::new(claim, method.name.clone(), ours));
                 }
             }
         }

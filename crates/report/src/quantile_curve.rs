@@ -111,17 +111,17 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     }
     let at = |&(tau, value): &(f64, f64)| (x.at(tau), y.at(value));
     for learned in plot.learned.iter().filter(|learned| learned.connected) {
-        if let Some(band) = band(&learned.points, x, y) {
+        if let Some(band) = band(&held_points(&learned.points), x, y) {
             canvas.shape(&band, Fill::Tint(Tone::of_series(learned.colour).0, BAND));
         }
     }
     for exact in &plot.exact {
         let (tone, width, dashes) = exact.role.style();
         let path = match exact.role {
-            Role::Rule => polyline(exact.points.iter().map(at)),
-            Role::Best | Role::RiskNeutral => polyline(steps(&exact.points).iter().map(at)),
+            Role::Rule => held(&exact.points),
+            Role::Best | Role::RiskNeutral => steps(&exact.points),
         };
-        canvas.curve(&path, tone, width, dashes);
+        canvas.curve(&polyline(path.iter().map(at)), tone, width, dashes);
     }
     // Marks of several methods at one level stand side by side.
     let marked = plot.learned.iter().filter(|learned| !learned.connected).count();
@@ -130,10 +130,10 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
         let (tone, dashes) = Tone::of_series(learned.colour);
         if learned.connected {
             for seed in &learned.seeds {
-                canvas.curve(&polyline(seed.iter().map(at)), tone, 0.5, "");
+                canvas.curve(&polyline(held(seed).iter().map(at)), tone, 0.5, "");
             }
-            let mean = learned.points.iter().map(|point| (x.at(point.x), y.at(point.mean)));
-            canvas.curve(&polyline(mean), tone, MEAN, dashes);
+            let mean: Vec<(f64, f64)> = learned.points.iter().map(|point| (point.x, point.mean)).collect();
+            canvas.curve(&polyline(held(&mean).iter().map(at)), tone, MEAN, dashes);
         } else {
             for point in &learned.points {
                 let centre = x.at(point.x) + aside;
@@ -166,6 +166,33 @@ fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
             path.extend([(halfway, last), (halfway, value)]);
         }
         path.push((tau, value));
+    }
+    path
+}
+
+/// A curve that holds each value until the next level.
+///
+/// Quantiles do not fall as the level rises, so the policy for one level attains at least this much up to the next level.
+/// A line between the two would promise more than is known, and could pass above the best possible quantile.
+fn held(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut path: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len());
+    for &(tau, value) in points {
+        if let Some(&(_, last)) = path.last() {
+            path.push((tau, last));
+        }
+        path.push((tau, value));
+    }
+    path
+}
+
+/// The same with intervals.
+fn held_points(points: &[CurvePoint]) -> Vec<CurvePoint> {
+    let mut path: Vec<CurvePoint> = Vec::with_capacity(2 * points.len());
+    for &point in points {
+        if let Some(&last) = path.last() {
+            path.push(CurvePoint { x: point.x, ..last });
+        }
+        path.push(point);
     }
     path
 }
@@ -266,6 +293,21 @@ mod tests {
         let path = steps(&[(0.1, 0.0), (0.2, 0.0), (0.4, 1.0)]);
         let jump = f64::midpoint(0.2, 0.4);
         assert_eq!(path, [(0.1, 0.0), (0.2, 0.0), (jump, 0.0), (jump, 1.0), (0.4, 1.0)]);
+    }
+
+    #[test]
+    fn learned_curves_hold_their_value_and_never_pass_above_the_best() {
+        assert_eq!(held(&[(0.1, 0.0), (0.3, 1.0)]), [(0.1, 0.0), (0.3, 0.0), (0.3, 1.0)]);
+        let points: Vec<CurvePoint> =
+            [(0.1, 0.0), (0.3, 1.0)].map(|(x, mean)| CurvePoint { x, mean, band: None }).to_vec();
+        let means: Vec<(f64, f64)> = held_points(&points).iter().map(|point| (point.x, point.mean)).collect();
+        assert_eq!(means, held(&[(0.1, 0.0), (0.3, 1.0)]));
+        // The best quantile jumps at 0.29; an agent that is best at the levels 0.1 and 0.3 stays below it in between.
+        let best: Vec<(f64, f64)> =
+            (10..=30).map(|k| (f64::from(k) / 100.0, f64::from(u8::from(k >= 29)))).collect();
+        let at = |path: &[(f64, f64)], tau: f64| path.iter().rev().find(|point| point.0 <= tau).unwrap().1;
+        let (agent, best) = (held(&[(0.1, 0.0), (0.3, 1.0)]), steps(&best));
+        assert!((100..300).all(|k| at(&agent, f64::from(k) / 1000.0) <= at(&best, f64::from(k) / 1000.0)));
     }
 
     #[test]

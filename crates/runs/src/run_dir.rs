@@ -300,9 +300,8 @@ impl Lock {
                 let _ = file.unlock();
                 false
             }
-            Err(TryLockError::WouldBlock) => true,
-            // Without locks on this file system, the process that the file names is all that is known.
-            Err(TryLockError::Error(_)) => true,
+            // Held; or the file system knows no locks, and the process that the file names is all that is known.
+            Err(_) => true,
         }
     }
 }

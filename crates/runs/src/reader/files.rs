@@ -134,12 +134,13 @@ fn optional_bytes(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
 }
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<String, ReadError> {
-    String::from_utf8(bytes).map_err(|error| ReadError::File {
-        path: path.to_path_buf(),
-        line: Some(
-            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&b| b == b'\n').count(),
-        ),
-        message: "the file is not text".to_owned(),
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        ReadError::File {
+            path: path.to_path_buf(),
+            line: Some(1 + valid.matches('\n').count()),
+            message: "the file is not text".to_owned(),
+        }
     })
 }
 

@@ -98,7 +98,9 @@ pub(super) fn evaluations(
         let message = format!("want an evaluation of each of {} levels in the last round", levels.len());
         return Err(wrong(None, message));
     }
-    rows.iter_mut().for_each(|level| level.truncate(rounds));
+    for level in &mut rows {
+        level.truncate(rounds);
+    }
     Ok(Some(rows))
 }
 
