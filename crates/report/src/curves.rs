@@ -2,7 +2,7 @@
 //! pointwise interval as a band.
 //!
 //! Every curve is named at its right end, in its colour; names that would meet are moved apart, and a thin line leads
-//! from the curve to its name. Each panel has its own scale, unless the figure asks for a shared one.
+//! from the curve to its name, dotted where the curve ends before the others do. Each panel has its own scale, unless the figure asks for a shared one.
 //! A band may be cut: few seeds give intervals far wider than the curves themselves.
 
 use std::fmt::Write as _;
@@ -80,7 +80,7 @@ const DOT: f64 = 2.6;
 const BESIDE: f64 = 0.3;
 const ROW: f64 = 13.0;
 const LONGEST_NAME: f64 = 150.0;
-const CUT_NOTE: &str = "bands are cut where they leave the plot";
+pub(crate) const CUT_NOTE: &str = "bands are cut where they leave the plot";
 
 /// Draws the curves.
 ///
@@ -93,11 +93,7 @@ pub fn draw(plot: &CurvePlot) -> Figure {
     let names = plot.panels.iter().flat_map(|panel| &panel.curves).map(|curve| LABEL.width(&name(curve)));
     let right = LEADER + 8.0 + names.fold(0.0, f64::max);
     let cut = plot.panels.iter().zip(&domains).any(|(panel, domain)| leaves(panel, *domain));
-    let note = match (cut, plot.note.is_empty()) {
-        (false, _) => plot.note.clone(),
-        (true, true) => CUT_NOTE.to_owned(),
-        (true, false) => format!("{}; {CUT_NOTE}", plot.note.trim_end_matches('.')),
-    };
+    let note = with_cut_note(&plot.note, cut);
     let page = Page {
         title: &plot.title,
         problem: &plot.problem,
@@ -140,9 +136,13 @@ pub fn draw(plot: &CurvePlot) -> Figure {
         };
         x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), x_title);
         y_axis(&mut canvas, area, ticks, |value| y.at(value), (&panel.measure, widest));
+        let last = match &panel.over {
+            Over::Numbers(_) => area.right(),
+            Over::Values { values, .. } => x.at(values.len() as f64 - 1.0),
+        };
         draw_names(
             &mut canvas,
-            area,
+            (area, last),
             &ends(panel, x, y),
             |index| name(&panel.curves[index]),
             |index| style(&panel.curves[index]).0,
@@ -203,6 +203,15 @@ fn leaves(panel: &CurvePanel, (low, high): (f64, f64)) -> bool {
     cut.next().is_some()
 }
 
+/// The note of a figure, with a word about bands where some are cut.
+pub(crate) fn with_cut_note(note: &str, cut: bool) -> String {
+    match (cut, note.is_empty()) {
+        (false, _) => note.to_owned(),
+        (true, true) => CUT_NOTE.to_owned(),
+        (true, false) => format!("{}; {CUT_NOTE}", note.trim_end_matches('.')),
+    }
+}
+
 /// A path through `points`.
 pub(crate) fn polyline(points: impl Iterator<Item = Point>) -> String {
     let mut path = String::new();
@@ -230,9 +239,11 @@ fn ends(panel: &CurvePanel, x: Scale, y: Scale) -> Vec<(usize, Point)> {
 }
 
 /// Writes each curve's name right of the plot, as near to its end as the others allow.
+///
+/// `last` is where a curve ends that has all its points.
 fn draw_names(
     canvas: &mut Canvas,
-    area: Area,
+    (area, last): (Area, f64),
     ends: &[(usize, Point)],
     name: impl Fn(usize) -> String,
     tone: impl Fn(usize) -> Tone,
@@ -244,7 +255,12 @@ fn draw_names(
         let (index, end) = ends[k];
         let tone = tone(index);
         let start = area.right() + LEADER;
-        canvas.curve(&polyline([end, (start, at)].into_iter()), tone, 0.8, "");
+        // A leader from a curve that ends early crosses the plot, and must not be taken for the rest of the curve.
+        let early = end.0 < last - 2.0;
+        if early {
+            canvas.circle(end, DOT, tone);
+        }
+        canvas.curve(&polyline([end, (start, at)].into_iter()), tone, 0.8, if early { "1 4" } else { "" });
         canvas.text((start + 3.0, at + 3.8), &name(index), &Lettering { tone, ..LABEL });
     }
 }

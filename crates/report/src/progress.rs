@@ -33,7 +33,7 @@ fn line(state: &SeedState, running: bool) -> String {
         (None, None) => format!("{} episodes", progress.episodes),
     };
     let started = progress.episodes > 0 || progress.steps > 0;
-    let ends = match (progress.done, started, running) {
+    let ends = match (progress.fraction() >= 1.0, started, running) {
         (true, ..) => "done",
         (false, false, _) => "not started",
         (false, true, true) => "still running",

@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use crate::axis::{Scale, four_digits, padded, ticks};
-use crate::curves::{band, polyline};
+use crate::curves::{band, polyline, with_cut_note};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Entry, Margin, Page, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
@@ -92,12 +92,15 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     let y_ticks = ticks(domain, 8);
     let x_ticks = ticks((0.0, 1.0), 10);
     let widest = y_ticks.iter().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
+    let mut bands = plot.learned.iter().flat_map(|learned| &learned.points).filter_map(|point| point.band);
+    let cut = bands.any(|band| band.low < domain.0 || band.high > domain.1);
+    let note = with_cut_note(&plot.note, cut);
     let page = Page {
         title: &plot.title,
         problem: &plot.problem,
         legend: &legend(plot),
         headings: vec![""],
-        note: &plot.note,
+        note: &note,
         plot: (560.0, 300.0),
         margin: Margin { left: left_margin(widest), right: 14.0, top: 0.0, bottom: BOTTOM_MARGIN },
     };
@@ -140,7 +143,11 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
                 if let Some(band) = point.band {
                     let [low, high] = [band.low, band.high].map(|end| y.at(end.clamp(domain.0, domain.1)));
                     canvas.line((centre, low), (centre, high), tone, 1.4, "");
-                    for end in [low, high] {
+                    for (end, value) in [(low, band.low), (high, band.high)] {
+                        // A bar that leaves the plot has no end in it.
+                        if value < domain.0 || value > domain.1 {
+                            continue;
+                        }
                         canvas.line((centre - CAP, end), (centre + CAP, end), tone, 1.4, "");
                     }
                 }
@@ -152,7 +159,7 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     canvas.frame(area, Tone::Ink);
     x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), "level τ");
     y_axis(&mut canvas, area, &y_ticks, |value| y.at(value), ("τ-quantile of the total return Q_τ", widest));
-    canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot))
+    canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot, &note))
 }
 
 /// A step function known on a grid of levels; where it jumps between two of them, the jump is drawn halfway.
@@ -226,7 +233,7 @@ fn legend(plot: &QuantileCurve) -> Vec<Entry> {
     entries
 }
 
-fn describe(plot: &QuantileCurve) -> String {
+fn describe(plot: &QuantileCurve, note: &str) -> String {
     let mut text = String::from("Achieved quantile of the return against its level.");
     for learned in &plot.learned {
         let _ = write!(text, " {}:", learned.label);
@@ -236,7 +243,7 @@ fn describe(plot: &QuantileCurve) -> String {
             let _ = write!(text, " {} at τ = {};", four_digits(point.mean), four_digits(point.x));
         }
     }
-    format!("{text} {}", plot.note)
+    format!("{text} {note}")
 }
 
 #[cfg(test)]

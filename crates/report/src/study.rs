@@ -132,7 +132,9 @@ impl<'a> Study<'a> {
             let members: Vec<&Run> = group.iter().map(|&index| &runs[index]).collect();
             Method { algo: &run.summary.algo, name, levels: levels(&members) }
         };
-        Ok(Self { runs, methods: groups.iter().map(method).collect() })
+        let mut methods: Vec<Method<'a>> = groups.iter().map(method).collect();
+        share_references(&mut methods);
+        Ok(Self { runs, methods })
     }
 
     /// All levels, ascending.
@@ -236,6 +238,17 @@ fn levels<'a>(runs: &[&'a Run]) -> Vec<Level<'a>> {
     }
     levels.sort_by(|a, b| a.facts.tau.total_cmp(&b.facts.tau));
     levels
+}
+
+/// The best quantile is a fact of the problem: a run that does not know it yet learns it from another.
+fn share_references(methods: &mut [Method<'_>]) {
+    let levels = || methods.iter().flat_map(|method| &method.levels);
+    let known: Vec<(f64, f64)> =
+        levels().filter_map(|level| Some((level.facts.tau, level.facts.best_quantile?))).collect();
+    for level in methods.iter_mut().flat_map(|method| &mut method.levels) {
+        let same = known.iter().find(|(tau, _)| *tau == level.facts.tau).map(|&(_, best)| best);
+        level.facts.best_quantile = level.facts.best_quantile.or(same);
+    }
 }
 
 /// Whether two runs hold the same seed at the same level, or other windows at one level.
