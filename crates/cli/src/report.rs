@@ -54,7 +54,7 @@ struct Output {
     fraction: f64,
     /// The runs that are unfinished.
     unfinished: Vec<UnfinishedOutput>,
-    /// What keeps numbers from being comparable.
+    /// Warnings about comparing the runs.
     warnings: Vec<String>,
     skipped: Vec<Skipped>,
     methods: Vec<MethodOutput>,
@@ -136,7 +136,7 @@ pub fn run(args: &ReportArgs) -> Result<String, Failure> {
     let (runs, skipped) = read(args)?;
     let study = Study::new(&runs).map_err(Failure::usage)?;
     let document = document(&study, env!("CARGO_PKG_VERSION"));
-    // Everything is drawn before anything is written.
+    // Draw everything before writing anything.
     let mut files: Vec<(PathBuf, Vec<u8>)> = vec![(PathBuf::from("report.html"), document.html.into_bytes())];
     for (name, figure) in &document.figures {
         for extension in ["svg", "png"] {
@@ -149,7 +149,7 @@ pub fn run(args: &ReportArgs) -> Result<String, Failure> {
     let figures = directory.join("figures");
     std::fs::create_dir_all(&figures)
         .map_err(|error| Failure::runtime(format!("creating {}: {error}", figures.display())))?;
-    // The page last: where it stands, its figures do.
+    // The page is written last, when all its figures are there.
     for (path, bytes) in files.iter().rev() {
         atomic::write(&directory.join(path), bytes).map_err(Failure::runtime)?;
     }
@@ -200,7 +200,7 @@ fn read(args: &ReportArgs) -> Result<(Vec<Run>, Vec<Skipped>), Failure> {
     Ok((runs, skipped))
 }
 
-/// Where the report goes. Whatever it would replace is refused without `--force`.
+/// The directory of the report. Existing files are not replaced without `--force`.
 fn directory(args: &ReportArgs, study: &Study<'_>, files: &[(PathBuf, Vec<u8>)]) -> Result<PathBuf, Failure> {
     let directory = match (&args.out, study.runs) {
         (Some(out), _) => out.clone(),

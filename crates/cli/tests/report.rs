@@ -41,9 +41,12 @@ fn one_run_gets_its_page_and_figures_and_the_numbers_are_those_of_its_files() {
     assert_eq!(measures["quantile_policy_gap"]["mean"], sums[1] / 2.0);
     assert_eq!(json["methods"][0]["taus"][0]["seeds"].as_array().unwrap().len(), 2);
     // Every part is there: a run of today holds all that a page shows.
-    for part in
-        ["Learning against the optimum", "Achieved quantile", "Final policies", "What Deep-BQRL believes"]
-    {
+    for part in [
+        "Learning against the optimum",
+        "Achieved quantile",
+        "Final policies",
+        "Predicted and attained returns of Deep-BQRL",
+    ] {
         assert!(html.contains(part), "{part}");
     }
 }
@@ -192,7 +195,7 @@ fn an_unfinished_run_is_reported_as_far_as_it_is() {
     );
     drop(lock);
     // A whole run beside it: the length is pointed out, and the state is that of the least finished.
-    train(&desk, "whole", &["--algo", "qr-dqn", "--seeds", "1", "--episodes", "30"]);
+    desk.ok(&["train", "--algo", "qr-dqn", "--episodes", "30", "--seeds", "1", "--quiet", "--out", "whole"]);
     let run = desk.run(&["report", "live", "whole", "--out", "both", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(json["state"], "interrupted");

@@ -316,7 +316,7 @@ fn predictions() -> Figure {
         }
     };
     prediction_plot::draw(&PredictionPlot {
-        title: "What Deep-BQRL believes, and what is true".to_owned(),
+        title: "Predicted and attained returns of Deep-BQRL".to_owned(),
         problem: "asset-selling".to_owned(),
         panels: [(0.1, 0.01), (0.5, 0.03)].into_iter().map(panel).collect(),
         note: "exact laws, no sampling".to_owned(),

@@ -1,7 +1,7 @@
 //! Curves over episodes (the paper's Figures 1, 3 and 4), or over the values of a setting: the mean over seeds with a
 //! pointwise interval as a band.
 //!
-//! Every curve is named at its right end, in its colour; names that would meet are moved apart, and a thin line leads
+//! Every curve is named at its right end, in its colour; names that would overlap are moved apart, and a thin line leads
 //! from the curve to its name, dotted where the curve ends before the others do. Each panel has its own scale, unless the figure asks for a shared one.
 //! A band may be cut: few seeds give intervals far wider than the curves themselves.
 
@@ -24,7 +24,7 @@ pub struct CurvePlot {
     pub panels: Vec<CurvePanel>,
     /// Whether all panels have the same vertical scale, which suits measures that mean the same in each.
     pub shared_scale: bool,
-    /// What the reader must know to read the plots, below them; may be empty.
+    /// A note below the plots; may be empty.
     pub note: String,
 }
 
@@ -33,9 +33,9 @@ pub struct CurvePlot {
 pub struct CurvePanel {
     /// The line above the plot; `_τ` and `^β` are set as indices.
     pub heading: String,
-    /// What is measured, in full.
+    /// The title of the vertical axis.
     pub measure: String,
-    /// What it is measured over.
+    /// The horizontal axis.
     pub over: Over,
     /// Whether the vertical scale reaches down (or up) to zero.
     pub from_zero: bool,
@@ -50,7 +50,7 @@ pub enum Over {
     Numbers(String),
     /// The values of a setting, in order and one step apart: point k of a curve has x = k.
     Values {
-        /// What is set, in full.
+        /// The title of the axis.
         setting: String,
         /// The values as they are written.
         values: Vec<String>,
@@ -76,7 +76,7 @@ const BAND: f64 = 0.16;
 const CURVE: f64 = 1.9;
 const LEADER: f64 = 10.0;
 const DOT: f64 = 2.6;
-/// Room beside the first and the last value of a setting, in steps.
+/// Margin left of the first and right of the last value of a setting, in steps.
 const BESIDE: f64 = 0.3;
 const ROW: f64 = 13.0;
 const LONGEST_NAME: f64 = 150.0;
@@ -184,7 +184,7 @@ fn vertical_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
         (means().reduce(f64::min).unwrap_or(0.0), means().reduce(f64::max).unwrap_or(1.0))
     };
     let bands = || points.iter().filter_map(|point| point.band);
-    // A flat curve with wide bands is all band.
+    // Around a flat curve, the bands alone give the scale.
     let room = if panel.from_zero || high > low { 0.35 * (high - low) } else { f64::INFINITY };
     let lowest = bands().map(|band| band.low).fold(low, f64::min).max(low - room);
     let highest = bands().map(|band| band.high).fold(high, f64::max).min(high + room);
@@ -203,7 +203,7 @@ fn leaves(panel: &CurvePanel, (low, high): (f64, f64)) -> bool {
     cut.next().is_some()
 }
 
-/// The note of a figure, with a word about bands where some are cut.
+/// The note of a figure, which also says where bands are cut.
 pub(crate) fn with_cut_note(note: &str, cut: bool) -> String {
     match (cut, note.is_empty()) {
         (false, _) => note.to_owned(),
@@ -221,7 +221,7 @@ pub(crate) fn polyline(points: impl Iterator<Item = Point>) -> String {
     path
 }
 
-/// The outline of the intervals, held inside the plot; nothing where there are none.
+/// The outline of the intervals, cut to the plot; `None` where there are fewer than two.
 pub(crate) fn band(points: &[CurvePoint], x: Scale, y: Scale) -> Option<String> {
     let inside = |value: f64| y.at(value.clamp(y.domain.0, y.domain.1));
     let bands: Vec<_> =
@@ -268,7 +268,7 @@ fn draw_names(
 /// The nearest places to `wanted` (ascending) that are a row apart and, as long as they fit, within the bounds.
 fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
     let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
-    // Neighbours that meet form a block around their mean; blocks that meet are joined. (first, number, centre)
+    // Names that overlap form a block around their mean; blocks that overlap are joined. (first, number, centre)
     let mut blocks: Vec<(usize, usize, f64)> = Vec::new();
     for (index, _) in wanted.iter().enumerate() {
         let mut block = (index, 1, 0.0);
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(spread(&[20.0, 60.0], (0.0, 100.0)), [20.0, 60.0]);
         // Two at 50: half a row to each side.
         assert_eq!(spread(&[50.0, 50.0], (0.0, 100.0)), [43.5, 56.5]);
-        // At the bottom they pile up from the bound.
+        // At the bottom they are stacked upwards from the bound.
         assert_eq!(spread(&[98.0, 99.0, 100.0], (0.0, 100.0)), [74.0, 87.0, 100.0]);
         for n in 1..9 {
             let wanted: Vec<f64> = (0..n).map(|k| f64::from(k * k)).collect();

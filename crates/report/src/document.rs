@@ -1,6 +1,6 @@
 //! One self-contained HTML page about a study: no script, no network, light and dark, readable in print.
 //!
-//! Every number of a table stands in a `<data value="…">` element with all its digits; the text beside it is rounded.
+//! Every number of a table is in a `<data value="…">` element with all its digits; its text is rounded.
 
 mod tables;
 
@@ -51,7 +51,7 @@ pub fn document(study: &Study<'_>, version: &str) -> Document {
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
         escape(&title)
     );
-    standing(&mut page, study);
+    progress_and_warnings(&mut page, study);
     lead(&mut page, study);
     tables::results(&mut page, study);
     learning(&mut page, study);
@@ -86,7 +86,7 @@ impl Writer {
     }
 
     fn figure(&mut self, name: &str, figure: Figure) {
-        // Two methods may differ in what a file name cannot hold.
+        // The names of two methods may differ only in characters that file names leave out.
         let mut file = name.to_owned();
         let mut number = 2;
         while self.figures.iter().any(|(other, _)| *other == file) {
@@ -125,8 +125,8 @@ fn data(value: f64) -> String {
     format!("<data value=\"{value}\">{}</data>", four_digits(value))
 }
 
-/// How far unfinished runs are, and what keeps runs from being compared.
-fn standing(page: &mut Writer, study: &Study<'_>) {
+/// How far unfinished runs are, and warnings about comparing runs.
+fn progress_and_warnings(page: &mut Writer, study: &Study<'_>) {
     for run in study.runs.iter().filter(|run| !run.is_finished()) {
         let headline = progress::headline(run);
         let _ = writeln!(page.html, "<p class=\"note\"><strong>{}</strong></p>\n<ul>", escape(&headline));
@@ -187,7 +187,7 @@ fn learning(page: &mut Writer, study: &Study<'_>) {
     let first = if gap { Measure::QuantilePolicyGap } else { Measure::FinalQuantile };
     let wanted = [first, Measure::ExpectedReturnRegret].into_iter();
     let measures: Vec<Measure> = wanted.filter(|measure| known.contains(measure)).collect();
-    // Up to three levels stand side by side, with the regrets below the gaps.
+    // Up to three levels are drawn side by side, with the regrets below the gaps.
     if !measures.is_empty() && taus.len() <= 3 {
         let title = if gap { "Learning against the optimum" } else { "Learning" };
         page.figure("learning", views::learning_curves(study, title, &measures, &taus));

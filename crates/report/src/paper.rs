@@ -31,7 +31,7 @@ pub struct Claim {
     pub problem: &'static str,
     /// Training episodes.
     pub episodes: usize,
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The level.
     pub tau: f64,
@@ -39,7 +39,7 @@ pub struct Claim {
     pub algo: &'static str,
     /// The number, as a range where the paper gives one: "approximately 0.51–0.53".
     pub value: (f64, f64),
-    /// Where it stands.
+    /// Its place in the paper.
     pub source: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The quantile that is achieved at every level, between what is best and what a risk-neutral policy gets.
+//! The quantile that is achieved at every level, with the best possible one and that of a risk-neutral policy.
 //!
 //! ```text
 //! x: level τ     y: Q_τ of the return of the policy for level τ
@@ -27,7 +27,7 @@ pub struct QuantileCurve {
     pub exact: Vec<ExactCurve>,
     /// Learned ones.
     pub learned: Vec<Learned>,
-    /// What the reader must know, below the plot; may be empty.
+    /// A note below the plot; may be empty.
     pub note: String,
 }
 
@@ -42,14 +42,14 @@ pub struct ExactCurve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What an exact curve stands for.
+/// The policy of an exact curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// No policy does better.
+    /// The best possible quantile at each level.
     Best,
-    /// The largest mean.
+    /// The policy with the largest mean.
     RiskNeutral,
-    /// What the paper's rule attains without any error of learning.
+    /// The paper's rule, solved exactly.
     Rule,
 }
 
@@ -126,7 +126,7 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
         };
         canvas.curve(&polyline(path.iter().map(at)), tone, width, dashes);
     }
-    // Marks of several methods at one level stand side by side.
+    // Marks of several methods at one level are drawn side by side.
     let marked = plot.learned.iter().filter(|learned| !learned.connected).count();
     let mut aside = -BESIDE * marked.saturating_sub(1) as f64 / 2.0;
     for learned in &plot.learned {
@@ -204,7 +204,7 @@ fn held_points(points: &[CurvePoint]) -> Vec<CurvePoint> {
     path
 }
 
-/// All values; an interval far wider than they are is cut.
+/// The range of all values; intervals may leave it.
 fn range(plot: &QuantileCurve) -> (f64, f64) {
     let exact = plot.exact.iter().flat_map(|exact| exact.points.iter().map(|point| point.1));
     let learned = plot.learned.iter().flat_map(|learned| learned.points.iter().map(|point| point.mean));
@@ -237,7 +237,7 @@ fn describe(plot: &QuantileCurve, note: &str) -> String {
     let mut text = String::from("Achieved quantile of the return against its level.");
     for learned in &plot.learned {
         let _ = write!(text, " {}:", learned.label);
-        // A screen reader is not read a hundred numbers.
+        // A few numbers are enough for a screen reader.
         let step = learned.points.len().div_ceil(5).max(1);
         for point in learned.points.iter().step_by(step) {
             let _ = write!(text, " {} at τ = {};", four_digits(point.mean), four_digits(point.x));

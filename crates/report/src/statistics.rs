@@ -1,4 +1,4 @@
-//! What a handful of seeds say: means with intervals, for tables and for curves.
+//! Means over a few seeds with intervals, for tables and for curves.
 //!
 //! ```text
 //! mean        x̄ with the 95 % Student-t interval (two seeds or more)
@@ -11,7 +11,7 @@
 use bqrl_math::interval::{iqm, stratified_bootstrap, student_t};
 use bqrl_math::{Interval, Purpose, stream};
 
-/// Of every interval here.
+/// The confidence of every interval here.
 pub const CONFIDENCE: f64 = 0.95;
 /// With fewer seeds an interquartile mean drops a sample or none, and its bootstrap says little.
 pub const SEEDS_FOR_IQM: usize = 5;
@@ -66,7 +66,7 @@ pub(crate) fn cut(interval: Interval, bounds: Interval) -> Interval {
 /// A point of a curve over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CurvePoint {
-    /// Where.
+    /// The place.
     pub x: f64,
     /// Mean over seeds.
     pub mean: f64,
@@ -96,11 +96,11 @@ pub fn thinned(n: usize, most: usize) -> Vec<usize> {
     (0..=last).map(|k| k * (n - 1) / last).collect()
 }
 
-/// Something that was measured of one seed at increasing places.
+/// A measure of one seed at increasing places.
 pub struct Track<'a> {
     /// The places, not decreasing.
     pub x: Vec<f64>,
-    /// Whether the seed is done. Its last value then holds for good; otherwise nothing is known after it.
+    /// Whether the seed is done. Its last value then holds from there on; otherwise nothing is known after it.
     pub done: bool,
     /// The value at an index of `x`, and its own interval where it has one.
     pub value: Box<dyn Fn(usize) -> (f64, Option<Interval>) + 'a>,

@@ -2,21 +2,21 @@
 //!
 //! Runs of one algorithm with the same settings are one method, whatever levels and seeds each of them has: three runs of
 //! Deep-BQRL at three levels are one method at three levels. Where settings differ, or two runs hold the same seed at
-//! the same level, each is a method of its own, named with its directory.
+//! the same level, each is a separate method, named with its directory.
 //!
 //! Unfinished runs take part with the rows that they have. A level without any rows is absent.
 
 mod measure;
 
 use bqrl_runs::reader::{Reference, Run};
-use bqrl_runs::schema::TaskFacts;
+use bqrl_runs::schema::{SummaryLevel, TaskFacts};
 use thiserror::Error;
 use toml::Table;
 
 pub use self::measure::{Level, Measure, Trained};
 use crate::axis::four_digits;
 
-/// What curves run over.
+/// The horizontal axis of curves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     /// Training episodes.
@@ -44,7 +44,7 @@ pub struct Study<'a> {
     pub methods: Vec<Method<'a>>,
 }
 
-/// One way to learn.
+/// An algorithm with its settings.
 #[derive(Debug)]
 pub struct Method<'a> {
     /// Name of the algorithm, as configurations spell it.
@@ -155,7 +155,7 @@ impl<'a> Study<'a> {
         Measure::ALL.into_iter().filter(has).collect()
     }
 
-    /// What the curves of all runs run over: episodes, unless a run counts steps or has several lanes.
+    /// The axis of all curves: episodes, unless a run counts steps or has several lanes.
     pub fn axis(&self) -> Axis {
         if self.runs.iter().any(Run::counts_steps) { Axis::Steps } else { Axis::Episodes }
     }
@@ -165,7 +165,7 @@ impl<'a> Study<'a> {
         self.runs.iter().all(|run| run.summary.exact)
     }
 
-    /// What keeps numbers from being comparable, a sentence each.
+    /// Warnings about comparing the runs, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut lengths: Vec<(&str, String)> = Vec::new();
@@ -220,7 +220,7 @@ fn levels<'a>(runs: &[&'a Run]) -> Vec<Level<'a>> {
     let mut levels: Vec<Level<'a>> = Vec::new();
     for run in runs.iter().filter(|run| !run.seeds.is_empty()) {
         let taus = &run.summary.taus;
-        for (index, facts) in taus.iter().map(|level| level.facts()).enumerate() {
+        for (index, facts) in taus.iter().map(SummaryLevel::facts).enumerate() {
             let same = |tau: f64, beta: f64| (tau, beta) == (facts.tau, facts.beta);
             // A level that was asked for twice is one level.
             if taus[..index].iter().any(|other| same(other.tau, other.beta)) {

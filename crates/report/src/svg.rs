@@ -69,8 +69,8 @@ impl Tone {
 
     /// Colour and dashes of the curve with this index.
     ///
-    /// Six hues that colour-blind readers can tell apart, dark enough for letters on white. Nobody can tell nine hues
-    /// apart for certain, so the next three are dashed as well; further curves repeat the nine in other dashes.
+    /// Six hues that colour-blind readers can distinguish, dark enough for letters on white. Nine hues are too many to
+    /// distinguish safely, so the next three are dashed as well; further curves repeat the nine in other dashes.
     pub fn of_series(index: usize) -> (Self, &'static str) {
         let tones = [
             Self::Planned,
@@ -113,7 +113,7 @@ impl Tone {
     }
 }
 
-/// What a shape is filled with.
+/// The fill of a shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fill<'a> {
     Tone(Tone),
@@ -134,7 +134,7 @@ pub(crate) struct Lettering {
     pub anchor: Anchor,
 }
 
-/// Which part of a text stands at its point.
+/// The part of a text that is at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,

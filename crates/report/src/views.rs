@@ -151,7 +151,7 @@ pub(crate) fn policy_panels(
     if mapped.is_empty() {
         return None;
     }
-    // States in which nothing is ever chosen, such as the absorbing one, have no row.
+    // States without a choice, such as an absorbing one, have no row.
     let chosen = |&s: &usize| mapped.iter().any(|(_, cells)| cells.iter().any(|stage| stage[s].is_some()));
     let shown: Vec<usize> = (0..problem.states.len()).filter(chosen).collect();
     let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
@@ -197,7 +197,7 @@ pub fn laws(study: &Study<'_>, method: &Method<'_>) -> Option<Figure> {
         return None;
     }
     Some(prediction_plot::draw(&PredictionPlot {
-        title: format!("What {} believes, and what is true", method.name),
+        title: format!("Predicted and attained returns of {}", method.name),
         problem: study.problem_name().to_owned(),
         panels,
         note: if study.is_exact() { "exact laws, no sampling" } else { "laws of played episodes" }.to_owned(),

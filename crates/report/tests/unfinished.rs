@@ -63,8 +63,8 @@ fn counted_in_steps(mut run: Run) -> Run {
     run.summary.lanes = Some(2);
     for record in &mut run.seeds {
         record.episodes.iter_mut().for_each(|row| row.step = Some(2 * row.episode as u64));
-        for rows in &mut record.evaluations {
-            rows.iter_mut().for_each(|row| row.step = Some(2 * row.episode as u64));
+        for row in record.evaluations.iter_mut().flatten() {
+            row.step = Some(2 * row.episode as u64);
         }
     }
     run
@@ -191,7 +191,7 @@ fn seeds_evaluated_at_different_points_are_aligned() {
     // 0, 20, …, 200 and, in between, 30 and 130.
     assert_eq!(curve_points(&html, "Learning,"), [13]);
     let last = &rows_after(&html, "<h2>Results</h2>")[0];
-    assert!((last[1] - (0.511 + 0.3) / 2.0).abs() < 1e-12, "{last:?}");
+    assert!((last[1] - f64::midpoint(0.511, 0.3)).abs() < 1e-12, "{last:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is measured of an agent, and what the seeds of a level say about it.
+//! The measures of an agent, and their estimates over the seeds of a level.
 
 use bqrl_math::{Buffer, Interval, ReturnLaw};
 use bqrl_runs::reader::{Run, SeedRecord, State};
@@ -9,7 +9,7 @@ use crate::statistics::Estimate;
 /// A method at one level.
 #[derive(Debug)]
 pub struct Level<'a> {
-    /// τ, β and what is best.
+    /// τ, β and Q*_τ.
     pub facts: LevelFacts,
     /// One agent per seed, at least one.
     pub seeds: Vec<Trained<'a>>,
@@ -26,7 +26,7 @@ pub struct Trained<'a> {
     pub index: usize,
 }
 
-/// What is measured of an agent at a level.
+/// A measure of an agent at a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// 𝒢_τ, cumulative; where Q*_τ is known.
@@ -150,7 +150,7 @@ impl<'a> Trained<'a> {
         ReturnLaw::from_atoms(rows.map(|row| (row.value, row.probability))).ok()
     }
 
-    /// τ, β and what is best.
+    /// τ, β and Q*_τ.
     pub fn facts(&self) -> LevelFacts {
         self.run.summary.taus[self.index].facts()
     }
@@ -162,7 +162,7 @@ impl<'a> Trained<'a> {
         let mut any = false;
         for row in self.record.policy.as_ref()? {
             if row.tau.is_none_or(|of| of == tau) {
-                // A run without a problem.json of its own was read without these bounds.
+                // A run without a problem.json was read without these bounds.
                 if row.action >= problem.actions.len() {
                     return None;
                 }
@@ -173,7 +173,7 @@ impl<'a> Trained<'a> {
         any.then_some(cells)
     }
 
-    /// Whether one policy was written down for all levels.
+    /// Whether `policy.csv` has one policy for all levels.
     pub fn serves_all_levels(&self) -> bool {
         self.run.summary.taus.len() > 1
             && self.record.policy.as_ref().is_some_and(|rows| rows.iter().all(|row| row.tau.is_none()))
@@ -223,7 +223,7 @@ impl Level<'_> {
     /// Where a mean over seeds can lie. Student-t knows no bounds, so its intervals are cut here.
     ///
     /// A quantile or a mean lies between the lowest and the highest possible return. These are not known in general; the
-    /// returns seen in training, in evaluations and in `law.csv` stand in for them. No quantile is above Q*_τ, no mean
+    /// returns seen in training, in evaluations and in `law.csv` are used instead. No quantile is above Q*_τ, no mean
     /// above the largest one, and no gap negative, where those are exact. The regret has no bounds: lucky episodes
     /// collect more than the largest mean.
     pub fn bounds(&self, measure: Measure) -> Interval {
