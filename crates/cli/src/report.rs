@@ -3,6 +3,7 @@
 //! A run that is still training, or was interrupted, is reported as far as its rows are on disk.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use bqrl_report::document::{document, slug};
@@ -305,14 +306,18 @@ fn human(output: &Output) -> String {
     }
     let mut text = String::new();
     for line in output.unfinished.iter().flat_map(|run| &run.words) {
-        text += &format!("{line}\n");
+        let _ = writeln!(text, "{line}");
     }
     for warning in &output.warnings {
-        text += &format!("note: {warning}\n");
+        let _ = writeln!(text, "note: {warning}");
     }
     if rows.len() > 1 {
-        text +=
-            &format!("{}: means over seeds and their 95 % intervals\n\n{}\n", output.problem, table(&rows));
+        let _ = writeln!(
+            text,
+            "{}: means over seeds and their 95 % intervals\n\n{}",
+            output.problem,
+            table(&rows)
+        );
     }
     text + &format!("The report is {} ({} figures beside it)\n", output.report, output.figures.len())
 }

@@ -184,7 +184,7 @@ fn an_unfinished_run_is_reported_as_far_as_it_is() {
     assert!(html.contains("live was interrupted") && html.contains("Learning against the optimum"));
     let json = desk.json(&["report", "live", "--force"]);
     assert_eq!(json["state"], "interrupted");
-    assert!((json["fraction"].as_f64().unwrap() - (1.0 + 29.0 / 60.0) / 2.0).abs() < 1e-12);
+    assert!((json["fraction"].as_f64().unwrap() - f64::midpoint(1.0, 29.0 / 60.0)).abs() < 1e-12);
     assert_eq!(json["unfinished"][0]["seeds"][1]["episodes"], 29);
     // A process that holds the lock is still at work.
     let lock = bqrl_runs::run_dir::RunDir::open(&desk.path("live")).unwrap().lock().unwrap();
