@@ -229,7 +229,8 @@ impl Level<'_> {
     pub fn bounds(&self, measure: Measure) -> Interval {
         let exact = self.seeds.iter().all(|trained| trained.run.summary.exact);
         let best = self.facts.best_quantile.filter(|_| exact).unwrap_or(f64::INFINITY);
-        let largest_mean = self.seeds[0].run.summary.max_mean.filter(|_| exact).unwrap_or(f64::INFINITY);
+        let largest_mean = self.seeds.iter().find_map(|trained| trained.run.summary.max_mean);
+        let largest_mean = largest_mean.filter(|_| exact).unwrap_or(f64::INFINITY);
         match measure {
             Measure::ExpectedReturnRegret => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY },
             Measure::QuantilePolicyGap => {
