@@ -1,13 +1,17 @@
 //! `bqrl report`: one self-contained page and its figures, about one run or several on the same problem.
+//!
+//! A run that is still training, or was interrupted, is reported as far as its rows are on disk.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use bqrl_report::document::{document, slug};
+use bqrl_report::progress;
 use bqrl_report::statistics::Estimate;
 use bqrl_report::study::{Measure, Study};
 use bqrl_runs::atomic;
-use bqrl_runs::reader::{ReadError, Run};
+use bqrl_runs::reader::{Run, State};
 use bqrl_runs::run_dir::unique_name;
 use serde::Serialize;
 
@@ -27,7 +31,7 @@ pub struct ReportArgs {
     /// Replace a report that is already there
     #[arg(long)]
     force: bool,
-    /// Leave out runs that are unfinished, damaged or of another format, instead of stopping
+    /// Leave out runs that are damaged or of another format, instead of stopping
     #[arg(long)]
     skip_broken: bool,
     /// Print one JSON object
@@ -45,8 +49,40 @@ struct Output {
     figures: Vec<String>,
     problem: String,
     runs: Vec<String>,
+    /// `finished`; `running` where a run is; otherwise `interrupted` where one was.
+    state: &'static str,
+    /// The mean over runs of the part that is done, from 0 to 1.
+    fraction: f64,
+    /// The runs that are unfinished.
+    unfinished: Vec<UnfinishedOutput>,
+    /// Warnings about comparing the runs.
+    warnings: Vec<String>,
     skipped: Vec<Skipped>,
     methods: Vec<MethodOutput>,
+}
+
+#[derive(Serialize)]
+struct UnfinishedOutput {
+    run: String,
+    state: &'static str,
+    fraction: f64,
+    seeds: Vec<SeedOutput>,
+    /// The same in words, for the table on the terminal.
+    #[serde(skip)]
+    words: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SeedOutput {
+    seed: u64,
+    fraction: f64,
+    episodes: usize,
+    steps: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_episodes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_steps: Option<u64>,
+    done: bool,
 }
 
 #[derive(Serialize)]
@@ -66,16 +102,18 @@ struct MethodOutput {
 struct LevelOutput {
     tau: f64,
     beta: f64,
-    best_quantile: f64,
+    /// Where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_quantile: Option<f64>,
     seeds: Vec<u64>,
-    /// By the names of `summary.json`.
+    /// By the names of `summary.json`; those that the runs know.
     measures: BTreeMap<&'static str, EstimateOutput>,
 }
 
 #[derive(Serialize)]
 struct EstimateOutput {
     mean: f64,
-    /// Student-t, 95 %; null for one seed.
+    /// Student-t, 95 %, cut to what is possible. Of one seed: that of its evaluation, or null.
     interval: Option<[f64; 2]>,
     /// Interquartile mean; null for fewer than five seeds.
     iqm: Option<f64>,
@@ -99,7 +137,7 @@ pub fn run(args: &ReportArgs) -> Result<String, Failure> {
     let (runs, skipped) = read(args)?;
     let study = Study::new(&runs).map_err(Failure::usage)?;
     let document = document(&study, env!("CARGO_PKG_VERSION"));
-    // Everything is drawn before anything is written.
+    // Draw everything before writing anything.
     let mut files: Vec<(PathBuf, Vec<u8>)> = vec![(PathBuf::from("report.html"), document.html.into_bytes())];
     for (name, figure) in &document.figures {
         for extension in ["svg", "png"] {
@@ -112,7 +150,7 @@ pub fn run(args: &ReportArgs) -> Result<String, Failure> {
     let figures = directory.join("figures");
     std::fs::create_dir_all(&figures)
         .map_err(|error| Failure::runtime(format!("creating {}: {error}", figures.display())))?;
-    // The page last: where it stands, its figures do.
+    // The page is written last, when all its figures are there.
     for (path, bytes) in files.iter().rev() {
         atomic::write(&directory.join(path), bytes).map_err(Failure::runtime)?;
     }
@@ -122,6 +160,10 @@ pub fn run(args: &ReportArgs) -> Result<String, Failure> {
         figures: files[1..].iter().map(|(path, _)| shown(path)).collect(),
         problem: study.problem_name().to_owned(),
         runs: runs.iter().map(|run| run.path.display().to_string()).collect(),
+        state: state(&runs),
+        fraction: runs.iter().map(|run| run.state.fraction()).sum::<f64>() / runs.len() as f64,
+        unfinished: runs.iter().filter_map(unfinished).collect(),
+        warnings: study.warnings(),
         skipped,
         methods: methods(&study),
     };
@@ -145,18 +187,10 @@ fn read(args: &ReportArgs) -> Result<(Vec<Run>, Vec<Skipped>), Failure> {
                 skipped.push(Skipped { run: path.display().to_string(), reason: error.to_string() });
             }
             Err(error) => {
-                let several = args.runs.len() > 1;
-                let hint = match &error {
-                    ReadError::Unfinished(path) => {
-                        Some(format!("`bqrl train --resume {}` goes on with it", path.display()))
-                    }
-                    _ if several => Some("--skip-broken leaves it out".to_owned()),
-                    _ => None,
-                };
                 let failure = Failure::usage(error);
-                return Err(match hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
+                return Err(match args.runs.len() {
+                    1 => failure,
+                    _ => failure.hint("--skip-broken leaves it out"),
                 });
             }
         }
@@ -167,7 +201,7 @@ fn read(args: &ReportArgs) -> Result<(Vec<Run>, Vec<Skipped>), Failure> {
     Ok((runs, skipped))
 }
 
-/// Where the report goes. Whatever it would replace is refused without `--force`.
+/// The directory of the report. Existing files are not replaced without `--force`.
 fn directory(args: &ReportArgs, study: &Study<'_>, files: &[(PathBuf, Vec<u8>)]) -> Result<PathBuf, Failure> {
     let directory = match (&args.out, study.runs) {
         (Some(out), _) => out.clone(),
@@ -188,6 +222,32 @@ fn directory(args: &ReportArgs, study: &Study<'_>, files: &[(PathBuf, Vec<u8>)])
     }
 }
 
+/// The state of all runs together.
+fn state(runs: &[Run]) -> &'static str {
+    let any = |name: &str| runs.iter().any(|run| run.state.name() == name);
+    ["running", "interrupted"].into_iter().find(|name| any(name)).unwrap_or("finished")
+}
+
+fn unfinished(run: &Run) -> Option<UnfinishedOutput> {
+    let State::Unfinished { seeds, fraction, .. } = &run.state else { return None };
+    let seed = |state: &bqrl_runs::reader::SeedState| SeedOutput {
+        seed: state.seed,
+        fraction: state.progress.fraction(),
+        episodes: state.progress.episodes,
+        steps: state.progress.steps,
+        of_episodes: state.progress.of_episodes,
+        of_steps: state.progress.of_steps,
+        done: state.progress.done,
+    };
+    Some(UnfinishedOutput {
+        run: run.path.display().to_string(),
+        state: run.state.name(),
+        fraction: *fraction,
+        seeds: seeds.iter().map(seed).collect(),
+        words: [vec![progress::headline(run)], progress::seeds(run)].concat(),
+    })
+}
+
 fn methods(study: &Study<'_>) -> Vec<MethodOutput> {
     let level = |level: &bqrl_report::study::Level<'_>| LevelOutput {
         tau: level.facts.tau,
@@ -196,7 +256,7 @@ fn methods(study: &Study<'_>) -> Vec<MethodOutput> {
         seeds: level.seeds.iter().map(|trained| trained.record.seed).collect(),
         measures: Measure::ALL
             .iter()
-            .map(|&measure| (measure.key(), EstimateOutput::of(&level.estimate(measure))))
+            .filter_map(|&measure| Some((measure.key(), EstimateOutput::of(&level.estimate(measure)?))))
             .collect(),
     };
     let method = |method: &bqrl_report::study::Method<'_>| MethodOutput {
@@ -207,42 +267,67 @@ fn methods(study: &Study<'_>) -> Vec<MethodOutput> {
     study.methods.iter().map(method).collect()
 }
 
+/// The measures of the table on the terminal.
+const SHOWN: [Measure; 4] =
+    [Measure::FinalQuantile, Measure::FinalMean, Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret];
+
 fn human(output: &Output) -> String {
-    let head =
-        ["method", "τ", "seeds", "final Q_τ", "best Q*_τ", "quantile policy gap", "expected-return regret"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for method in &output.methods {
-        for level in &method.taus {
-            let mean = |measure: Measure| {
-                let estimate = &level.measures[measure.key()];
-                match estimate.interval {
-                    Some([low, high]) => {
-                        // Equal seeds leave a width of rounding errors.
-                        let half = (high - low) / 2.0;
-                        let half = if half < 1e-12 * estimate.mean.abs() { 0.0 } else { half };
-                        format!("{} ± {}", short(estimate.mean), short(half))
-                    }
-                    None => short(estimate.mean),
-                }
-            };
-            rows.push(vec![
-                method.name.clone(),
-                number(level.tau),
-                level.seeds.len().to_string(),
-                mean(Measure::FinalQuantile),
-                short(level.best_quantile),
-                mean(Measure::QuantilePolicyGap),
-                mean(Measure::ExpectedReturnRegret),
-            ]);
+    let levels = || output.methods.iter().flat_map(|method| &method.taus);
+    // A column that nothing is known for is left out.
+    let shown: Vec<Measure> = SHOWN
+        .into_iter()
+        .filter(|measure| levels().any(|level| level.measures.contains_key(measure.key())))
+        .collect();
+    let with_best = levels().any(|level| level.best_quantile.is_some());
+    let mut head = vec!["method", "τ", "seeds"];
+    for measure in &shown {
+        head.push(match measure {
+            Measure::FinalQuantile => "final Q_τ",
+            Measure::FinalMean => "final mean",
+            Measure::QuantilePolicyGap => "quantile policy gap",
+            _ => "expected-return regret",
+        });
+        if with_best && *measure == Measure::FinalQuantile {
+            head.push("best Q*_τ");
         }
     }
-    format!(
-        "{}: means over seeds ± half of the 95 % Student-t interval\n\n{}\nThe report is {} ({} figures beside it)\n",
-        output.problem,
-        table(&rows),
-        output.report,
-        output.figures.len()
-    )
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
+    for method in &output.methods {
+        for level in &method.taus {
+            let mut row = vec![method.name.clone(), number(level.tau), level.seeds.len().to_string()];
+            for measure in &shown {
+                row.push(level.measures.get(measure.key()).map_or("–".to_owned(), mean_and_interval));
+                if with_best && *measure == Measure::FinalQuantile {
+                    row.push(level.best_quantile.map_or("–".to_owned(), short));
+                }
+            }
+            rows.push(row);
+        }
+    }
+    let mut text = String::new();
+    for line in output.unfinished.iter().flat_map(|run| &run.words) {
+        let _ = writeln!(text, "{line}");
+    }
+    for warning in &output.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
+    if rows.len() > 1 {
+        let _ = writeln!(
+            text,
+            "{}: means over seeds and their 95 % intervals\n\n{}",
+            output.problem,
+            table(&rows)
+        );
+    }
+    text + &format!("The report is {} ({} figures beside it)\n", output.report, output.figures.len())
+}
+
+/// `0.5 [0.4, 0.6]`; the mean alone where there is no interval.
+fn mean_and_interval(estimate: &EstimateOutput) -> String {
+    match estimate.interval {
+        Some([low, high]) => format!("{} [{}, {}]", short(estimate.mean), short(low), short(high)),
+        None => short(estimate.mean),
+    }
 }
 
 /// Four digits are enough beside an interval.

@@ -9,6 +9,7 @@ use bqrl_lab::reproduce::{Planned, experiment};
 use bqrl_lab::run::RunError;
 use bqrl_report::figure::Figure;
 use bqrl_report::paper;
+use bqrl_report::statistics::Estimate;
 use bqrl_report::study::{Measure, Study, display_name};
 use bqrl_runs::reader::Run;
 use bqrl_runs::run_dir::RunDir;
@@ -123,7 +124,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     let mut studies = Vec::new();
     for problem in args.what.problems() {
         let own = planned.iter().filter(|run| run.config.problem.name == *problem);
-        let runs: Result<Vec<Run>, _> = own.map(|run| Run::read(&root.join(&run.name))).collect();
+        let runs: Result<Vec<Run>, _> = own.map(|run| Run::read_finished(&root.join(&run.name))).collect();
         studies.push(runs.map_err(Failure::runtime)?);
     }
     let studies: Vec<Study<'_>> =
@@ -270,7 +271,12 @@ fn page(
         for method in &study.methods {
             for level in &method.levels {
                 let cell = |measure| {
-                    let estimate = level.estimate(measure);
+                    // Half of the whole interval: the part that is possible may not lie around the mean.
+                    let samples = level.samples(measure);
+                    if samples.is_empty() {
+                        return "–".to_owned();
+                    }
+                    let estimate = Estimate::of(&samples);
                     let around = |interval: bqrl_math::Interval| {
                         format!(" ± {}", number(round(interval.high - estimate.mean)))
                     };
@@ -285,7 +291,7 @@ fn page(
                     cell(Measure::QuantilePolicyGap),
                     cell(Measure::ExpectedReturnRegret),
                     cell(Measure::FinalQuantile),
-                    number(round(level.facts.best_quantile)),
+                    level.facts.best_quantile.map_or("–".to_owned(), |best| number(round(best))),
                     cell(Measure::FinalMean),
                     cell(Measure::MovingAverageReward),
                 );
@@ -324,7 +330,7 @@ fn robust_tables(studies: &[Study<'_>]) -> String {
         for method in &study.methods {
             for level in &method.levels {
                 let cell = |measure| {
-                    let (middle, interval) = level.estimate(measure).iqm?;
+                    let (middle, interval) = level.estimate(measure)?.iqm?;
                     let [low, high] = [interval.low, interval.high].map(|end| number(round(end)));
                     Some(format!("{} [{low}, {high}]", number(round(middle))))
                 };

@@ -192,19 +192,21 @@ fn floor_cells(floor: &Floor) -> Vec<FloorCell> {
 
 /// Every run of every sweep: levels in order, values in order.
 fn cells(root: &Path, studies: &Studies) -> Result<Vec<Cell>, Failure> {
-    let read = |planned: &bqrl_lab::reproduce::Planned| Run::read(&root.join(&planned.name));
+    let read = |planned: &bqrl_lab::reproduce::Planned| Run::read_finished(&root.join(&planned.name));
     let runs: Vec<Run> = studies.runs.iter().map(read).collect::<Result<_, _>>().map_err(Failure::runtime)?;
     let mut cells = Vec::new();
     for sweep in &studies.sweeps {
         for (places, &tau) in sweep.runs.iter().zip(&sweep.taus) {
-            let samples = |place: usize, measure: Measure| -> Vec<f64> {
+            let samples = |place: usize, measure: Measure| -> Result<Vec<f64>, Failure> {
                 let run = &runs[places[place]];
-                run.seeds.iter().map(|record| measure.of(&Trained { run, record, index: 0 })).collect()
+                let of = |record| measure.of(&Trained { run, record, index: 0 });
+                let samples: Option<Vec<f64>> = run.seeds.iter().map(of).collect();
+                samples.ok_or_else(|| unknown(run, measure.title()))
             };
-            let reference = samples(sweep.reference, Measure::QuantilePolicyGap);
+            let reference = samples(sweep.reference, Measure::QuantilePolicyGap)?;
             for (place, value) in sweep.values.iter().enumerate() {
                 let run = &runs[places[place]];
-                let gaps = samples(place, Measure::QuantilePolicyGap);
+                let gaps = samples(place, Measure::QuantilePolicyGap)?;
                 let paired: Vec<f64> = gaps.iter().zip(&reference).map(|(gap, other)| gap - other).collect();
                 let planned = &studies.runs[places[place]];
                 let problem = planned.config.problem.load().map_err(Failure::runtime)?;
@@ -223,12 +225,14 @@ fn cells(root: &Path, studies: &Studies) -> Result<Vec<Cell>, Failure> {
                     quantile_policy_gap: Number::of(&gaps),
                     difference: (place != sweep.reference && sweep.part != Part::Scaling)
                         .then(|| Number::of(&paired)),
-                    expected_return_regret: Number::of(&samples(place, Measure::ExpectedReturnRegret)),
-                    final_quantile: Number::of(&samples(place, Measure::FinalQuantile)),
-                    final_buffered_quantile: Number::of(&samples(place, Measure::FinalBufferedQuantile)),
-                    final_mean: Number::of(&samples(place, Measure::FinalMean)),
-                    best_quantile: run.summary.taus[0].best_quantile,
-                    max_mean: run.summary.max_mean,
+                    expected_return_regret: Number::of(&samples(place, Measure::ExpectedReturnRegret)?),
+                    final_quantile: Number::of(&samples(place, Measure::FinalQuantile)?),
+                    final_buffered_quantile: Number::of(&samples(place, Measure::FinalBufferedQuantile)?),
+                    final_mean: Number::of(&samples(place, Measure::FinalMean)?),
+                    best_quantile: run.summary.taus[0]
+                        .best_quantile
+                        .ok_or_else(|| unknown(run, "best quantile"))?,
+                    max_mean: run.summary.max_mean.ok_or_else(|| unknown(run, "largest mean"))?,
                     rule_quantile: if sweep.part == Part::Scaling { rule() } else { None },
                     cost: Cost {
                         env_steps: run.summary.env_steps,
@@ -241,6 +245,11 @@ fn cells(root: &Path, studies: &Studies) -> Result<Vec<Cell>, Failure> {
         }
     }
     Ok(cells)
+}
+
+/// The studies are about problems whose optimum is known.
+fn unknown(run: &Run, what: &str) -> Failure {
+    Failure::runtime(format!("{} has no {what}", run.path.display()))
 }
 
 /// Wall time of a step of each seed, in the fastest tenth of the episodes: evaluations between episodes, pauses and other
@@ -275,7 +284,7 @@ fn panel(
     let curve = |(colour, &tau): (usize, &f64)| Curve {
         label: format!("τ = {tau}"),
         colour,
-        dashed: false,
+        dotted: false,
         points: of_sweep(cells, sweep.name, tau)
             .into_iter()
             .enumerate()
@@ -290,6 +299,7 @@ fn panel(
             values: sweep.values.clone(),
             marked: marked.then_some(sweep.reference),
         },
+        from_zero: true,
         curves: sweep.taus.iter().enumerate().map(curve).collect(),
     }
 }
@@ -381,17 +391,18 @@ fn floor_curves(floors: &[Floor]) -> Figure {
             .map(|(colour, (rule, (label, _)))| Curve {
                 label: format!("β = {label}"),
                 colour,
-                dashed: false,
+                dotted: false,
                 points: exact(rule),
             })
             .collect();
         // The same gray in every panel.
         let best = exact(&floor.best);
-        curves.push(Curve { label: "optimum".to_owned(), colour: 5, dashed: true, points: best });
+        curves.push(Curve { label: "optimum".to_owned(), colour: 5, dotted: true, points: best });
         CurvePanel {
             heading: floor.problem.to_owned(),
             measure: "quantile Q_τ of the return".to_owned(),
             over: Over::Numbers("level τ".to_owned()),
+            from_zero: true,
             curves,
         }
     };

@@ -41,9 +41,12 @@ fn one_run_gets_its_page_and_figures_and_the_numbers_are_those_of_its_files() {
     assert_eq!(measures["quantile_policy_gap"]["mean"], sums[1] / 2.0);
     assert_eq!(json["methods"][0]["taus"][0]["seeds"].as_array().unwrap().len(), 2);
     // Every part is there: a run of today holds all that a page shows.
-    for part in
-        ["Learning against the optimum", "Achieved quantile", "Final policies", "What Deep-BQRL believes"]
-    {
+    for part in [
+        "Learning against the optimum",
+        "Achieved quantile",
+        "Final policies",
+        "Predicted and attained returns of Deep-BQRL",
+    ] {
         assert!(html.contains(part), "{part}");
     }
 }
@@ -107,8 +110,6 @@ fn what_cannot_be_read_is_named_and_skipped_only_when_asked_to() {
     desk.write("cut/seed-1/episodes.csv", &rows[..rows.len() - 3]);
     train(&desk, "missing", &["--seeds", "1"]);
     std::fs::remove_file(desk.path("missing/seed-1/evaluations.csv")).unwrap();
-    train(&desk, "unfinished", &["--seeds", "1"]);
-    std::fs::remove_file(desk.path("unfinished/summary.json")).unwrap();
     train(&desk, "future", &["--seeds", "1"]);
     desk.write("future/.bqrl-run", "bqrl run, format 2\n");
     std::fs::create_dir(desk.path("empty")).unwrap();
@@ -116,7 +117,6 @@ fn what_cannot_be_read_is_named_and_skipped_only_when_asked_to() {
     for (broken, said) in [
         ("cut", "reading cut/seed-1/episodes.csv: line 61: the line is cut off"),
         ("missing", "reading missing/seed-1/evaluations.csv: the file is missing"),
-        ("unfinished", "unfinished is not a finished run: it has no summary.json"),
         ("future", "future is a run of format 2, this program reads format 1"),
         ("empty", "empty is not a run: it has no .bqrl-run"),
         ("file", "file is not a run: it is not a directory"),
@@ -149,4 +149,91 @@ fn runs_on_different_problems_are_refused() {
     assert!(desk.refusal(&["report"]).contains("RUN"));
     desk.write("file", "");
     assert!(desk.refusal(&["report", "run", "--out", "file"]).contains("file is not a directory"));
+}
+
+/// A run of two seeds as it is before its summary: the second seed's logs end in the middle of a line.
+fn unfinished(desk: &Desk) {
+    train(desk, "live", &["--seeds", "1,2"]);
+    std::fs::remove_file(desk.path("live/summary.json")).unwrap();
+    for name in ["episodes.csv", "evaluations.csv"] {
+        let path = format!("live/seed-2/{name}");
+        let text = desk.read(&path);
+        let half = text.lines().count() / 2;
+        let kept: usize = text.split_inclusive('\n').take(half).map(str::len).sum();
+        desk.write(&path, &text[..kept + 3]);
+    }
+    for name in ["policy.csv", "law.csv", "predictions.csv", "weights.safetensors"] {
+        std::fs::remove_file(desk.path(&format!("live/seed-2/{name}"))).unwrap();
+    }
+}
+
+#[test]
+fn an_unfinished_run_is_reported_as_far_as_it_is() {
+    let desk = Desk::new();
+    unfinished(&desk);
+    let text = desk.ok(&["report", "live"]);
+    // 61 lines, of which 30 are kept: the header and 29 episodes. Episodes 0, 10 and 20 were evaluated before the cut.
+    for line in [
+        "live was interrupted: 74 % is done",
+        "seed 1: 60 of 60 episodes, 100 %; done",
+        "seed 2: 29 of 60 episodes, 48 %; interrupted",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let html = desk.read("live/report.html");
+    assert!(html.contains("live was interrupted") && html.contains("Learning against the optimum"));
+    let json = desk.json(&["report", "live", "--force"]);
+    assert_eq!(json["state"], "interrupted");
+    assert!((json["fraction"].as_f64().unwrap() - f64::midpoint(1.0, 29.0 / 60.0)).abs() < 1e-12);
+    assert_eq!(json["unfinished"][0]["seeds"][1]["episodes"], 29);
+    // A process that holds the lock is still at work.
+    let lock = bqrl_runs::run_dir::RunDir::open(&desk.path("live")).unwrap().lock().unwrap();
+    let json = desk.json(&["report", "live", "--force"]);
+    assert_eq!(
+        (json["state"].as_str(), json["unfinished"][0]["state"].as_str()),
+        (Some("running"), Some("running"))
+    );
+    drop(lock);
+    // A whole run beside it: the length is pointed out, and the state is that of the least finished.
+    desk.ok(&["train", "--algo", "qr-dqn", "--episodes", "30", "--seeds", "1", "--quiet", "--out", "whole"]);
+    let run = desk.run(&["report", "live", "whole", "--out", "both", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(json["state"], "interrupted");
+    let warning = json["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("Deep-BQRL 60 episodes, QR-DQN 30 episodes"), "{warning}");
+    assert!(
+        desk.ok(&["report", "live", "whole", "--out", "both", "--force"]).contains("note: The runs differ")
+    );
+    assert!(desk.json(&["report", "whole"])["unfinished"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_run_without_references_has_no_columns_for_them() {
+    let desk = Desk::new();
+    for folder in ["game", "game/seed-1"] {
+        std::fs::create_dir(desk.path(folder)).unwrap();
+    }
+    desk.write("game/.bqrl-run", "bqrl run, format 1\n");
+    let config = "[problem]\nname = \"game\"\n[run]\ntau = [0.5]\nsteps = 40\nseeds = [1]\n[agent]\nkind = \"qr-dqn\"\n";
+    desk.write("game/config.toml", config);
+    let summary = r#"{"problem":"game","algo":"qr-dqn","episodes":2,"steps":40,"seeds":[1],"exact":false,
+        "taus":[{"tau":0.5,"beta":0.5}]}"#;
+    desk.write("game/summary.json", summary);
+    desk.write("game/seed-1/episodes.csv", "episode,episode_return,length,step\n1,2.5,10,10\n2,-1,12,22\n");
+    let rows =
+        "episode,step,tau,quantile,buffered_quantile,mean,low,high\n0,0,0.5,1,1,1,,\n2,40,0.5,2,2,2,1.5,3\n";
+    desk.write("game/seed-1/evaluations.csv", rows);
+    let text = desk.ok(&["report", "game"]);
+    assert!(text.contains("2 [1.5, 3]"), "{text}");
+    assert!(!text.contains("gap") && !text.contains("regret") && !text.contains("best"), "{text}");
+    let json = desk.json(&["report", "game", "--force"]);
+    assert_eq!((json["state"].as_str(), json["fraction"].as_f64()), (Some("finished"), Some(1.0)));
+    let level = json["methods"][0]["taus"][0].as_object().unwrap();
+    assert!(!level.contains_key("best_quantile"));
+    let measures: Vec<&String> = level["measures"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        measures,
+        ["final_buffered_quantile", "final_mean", "final_quantile", "moving_average_reward"]
+    );
+    assert_eq!(level["measures"]["final_quantile"]["interval"], serde_json::json!([1.5, 3.0]));
 }

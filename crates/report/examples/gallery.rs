@@ -233,12 +233,13 @@ fn learning(methods: &[&str], panels: usize) -> Figure {
             }
         };
         let label = methods[k].to_owned();
-        Curve { label, colour: k, dashed: false, points: (0..=100).map(point).collect() }
+        Curve { label, colour: k, dotted: false, points: (0..=100).map(point).collect() }
     };
     let panel = |index: usize| CurvePanel {
         heading: format!("τ = 0.{}", 2 * index + 1),
         measure: "cumulative quantile policy gap".to_owned(),
         over: Over::Numbers("training episodes".to_owned()),
+        from_zero: true,
         curves: (0..methods.len()).map(|k| curve(k, index)).collect(),
     };
     curves::draw(&CurvePlot {
@@ -315,7 +316,7 @@ fn predictions() -> Figure {
         }
     };
     prediction_plot::draw(&PredictionPlot {
-        title: "What Deep-BQRL believes, and what is true".to_owned(),
+        title: "Predicted and attained returns of Deep-BQRL".to_owned(),
         problem: "asset-selling".to_owned(),
         panels: [(0.1, 0.01), (0.5, 0.03)].into_iter().map(panel).collect(),
         note: "exact laws, no sampling".to_owned(),

@@ -1,6 +1,6 @@
-//! Scales, ticks and the way numbers are spelled on them.
+//! Scales, ticks and their labels.
 //!
-//! Ticks stand at whole multiples of 1, 2 or 5 times a power of ten, and every label of an axis has the same decimals.
+//! Ticks are at whole multiples of 1, 2 or 5 times a power of ten, and every label of an axis has the same decimals.
 
 use crate::svg::Lettering;
 
@@ -33,7 +33,7 @@ pub(crate) fn ticks((low, high): (f64, f64), intervals: usize) -> Vec<Tick> {
         return Vec::new();
     }
     let mut exponent = raw.log10().floor() as i32;
-    // A hair of tolerance: 0.2 / 2 should give the step 0.1 and not, for a last bit too many, 0.2.
+    // With a small tolerance: 0.2 / 2 should give the step 0.1, also where the quotient is rounded up.
     let ratio = raw / 10f64.powi(exponent);
     let mut digit =
         [1.0, 2.0, 5.0, 10.0].into_iter().find(|&nice| ratio <= nice * (1.0 + 1e-9)).unwrap_or(10.0);
@@ -61,7 +61,7 @@ pub(crate) fn ticks((low, high): (f64, f64), intervals: usize) -> Vec<Tick> {
     ticks
 }
 
-/// The ticks of an axis `length` units long, thinned until their labels stand clear of each other.
+/// The ticks of an axis `length` units long, thinned until their labels do not touch.
 pub(crate) fn ticks_that_fit(domain: (f64, f64), length: f64, lettering: &Lettering) -> Vec<Tick> {
     for intervals in (1..=8).rev() {
         let ticks = ticks(domain, intervals);
@@ -92,7 +92,7 @@ pub(crate) fn label_every(spacing: f64, needed: f64) -> usize {
     }
 }
 
-/// `(low, high)` with room at both ends, and with some width even where all values are equal.
+/// `(low, high)` with a margin at both ends, also where all values are equal.
 pub(crate) fn padded(low: f64, high: f64) -> (f64, f64) {
     let size = low.abs().max(high.abs());
     let span = high - low;
@@ -106,7 +106,7 @@ fn minus(text: &str) -> String {
 
 fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    // Rounding may have left a minus in front of nothing but zeros.
+    // Rounding may have left a minus in front of zeros.
     if text.bytes().all(|byte| matches!(byte, b'-' | b'0' | b'.')) {
         minus(text.trim_start_matches('-'))
     } else {

@@ -1,13 +1,13 @@
 //! Curves over episodes (the paper's Figures 1, 3 and 4), or over the values of a setting: the mean over seeds with a
 //! pointwise interval as a band.
 //!
-//! Every curve is named at its right end, in its colour; names that would meet are moved apart, and a thin line leads
-//! from the curve to its name. Each panel has its own scale, unless the figure asks for a shared one.
+//! Every curve is named at its right end, in its colour; names that would overlap are moved apart, and a thin line leads
+//! from the curve to its name, dotted where the curve ends before the others do. Each panel has its own scale, unless the figure asks for a shared one.
 //! A band may be cut: few seeds give intervals far wider than the curves themselves.
 
 use std::fmt::Write as _;
 
-use crate::axis::{Scale, Tick, four_digits, ticks, ticks_that_fit};
+use crate::axis::{Scale, Tick, four_digits, padded, ticks, ticks_that_fit};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Margin, Page, columns, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
@@ -24,7 +24,7 @@ pub struct CurvePlot {
     pub panels: Vec<CurvePanel>,
     /// Whether all panels have the same vertical scale, which suits measures that mean the same in each.
     pub shared_scale: bool,
-    /// What the reader must know to read the plots, below them; may be empty.
+    /// A note below the plots; may be empty.
     pub note: String,
 }
 
@@ -33,10 +33,12 @@ pub struct CurvePlot {
 pub struct CurvePanel {
     /// The line above the plot; `_τ` and `^β` are set as indices.
     pub heading: String,
-    /// What is measured, in full.
+    /// The title of the vertical axis.
     pub measure: String,
-    /// What it is measured over.
+    /// The horizontal axis.
     pub over: Over,
+    /// Whether the vertical scale reaches down (or up) to zero.
+    pub from_zero: bool,
     /// The curves.
     pub curves: Vec<Curve>,
 }
@@ -48,7 +50,7 @@ pub enum Over {
     Numbers(String),
     /// The values of a setting, in order and one step apart: point k of a curve has x = k.
     Values {
-        /// What is set, in full.
+        /// The title of the axis.
         setting: String,
         /// The values as they are written.
         values: Vec<String>,
@@ -64,8 +66,8 @@ pub struct Curve {
     pub label: String,
     /// Which colour: the same number is the same colour in every figure.
     pub colour: usize,
-    /// A second curve of the same method is dashed.
-    pub dashed: bool,
+    /// Drawn in dots: a second curve of the same method, or one to compare with.
+    pub dotted: bool,
     /// From left to right.
     pub points: Vec<CurvePoint>,
 }
@@ -74,11 +76,11 @@ const BAND: f64 = 0.16;
 const CURVE: f64 = 1.9;
 const LEADER: f64 = 10.0;
 const DOT: f64 = 2.6;
-/// Room beside the first and the last value of a setting, in steps.
+/// Margin left of the first and right of the last value of a setting, in steps.
 const BESIDE: f64 = 0.3;
 const ROW: f64 = 13.0;
 const LONGEST_NAME: f64 = 150.0;
-const CUT_NOTE: &str = "bands are cut where they leave the plot";
+pub(crate) const CUT_NOTE: &str = "bands are cut where they leave the plot";
 
 /// Draws the curves.
 ///
@@ -91,11 +93,7 @@ pub fn draw(plot: &CurvePlot) -> Figure {
     let names = plot.panels.iter().flat_map(|panel| &panel.curves).map(|curve| LABEL.width(&name(curve)));
     let right = LEADER + 8.0 + names.fold(0.0, f64::max);
     let cut = plot.panels.iter().zip(&domains).any(|(panel, domain)| leaves(panel, *domain));
-    let note = match (cut, plot.note.is_empty()) {
-        (false, _) => plot.note.clone(),
-        (true, true) => CUT_NOTE.to_owned(),
-        (true, false) => format!("{}; {CUT_NOTE}", plot.note.trim_end_matches('.')),
-    };
+    let note = with_cut_note(&plot.note, cut);
     let page = Page {
         title: &plot.title,
         problem: &plot.problem,
@@ -138,9 +136,13 @@ pub fn draw(plot: &CurvePlot) -> Figure {
         };
         x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), x_title);
         y_axis(&mut canvas, area, ticks, |value| y.at(value), (&panel.measure, widest));
+        let last = match &panel.over {
+            Over::Numbers(_) => area.right(),
+            Over::Values { values, .. } => x.at(values.len() as f64 - 1.0),
+        };
         draw_names(
             &mut canvas,
-            area,
+            (area, last),
             &ends(panel, x, y),
             |index| name(&panel.curves[index]),
             |index| style(&panel.curves[index]).0,
@@ -151,7 +153,7 @@ pub fn draw(plot: &CurvePlot) -> Figure {
 
 fn style(curve: &Curve) -> (Tone, &'static str) {
     let (tone, dashes) = Tone::of_series(curve.colour);
-    (tone, if curve.dashed { "5 3" } else { dashes })
+    (tone, if curve.dotted { "1.2 2.6" } else { dashes })
 }
 
 fn horizontal_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
@@ -169,18 +171,26 @@ fn named_ticks(values: &[String]) -> Vec<Tick> {
     values.iter().enumerate().map(tick).collect()
 }
 
-/// The vertical scale: all curves, and of the bands as much as is not out of proportion.
+/// The vertical scale: all curves, and the bands up to a third beyond them.
 fn vertical_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
     let alone = std::slice::from_ref(panel);
     let panels = if plot.shared_scale { &plot.panels } else { alone };
     let points: Vec<&CurvePoint> =
         panels.iter().flat_map(|panel| &panel.curves).flat_map(|curve| &curve.points).collect();
-    let low = points.iter().map(|point| point.mean).fold(0.0, f64::min);
-    let high = points.iter().map(|point| point.mean).fold(0.0, f64::max);
+    let means = || points.iter().map(|point| point.mean);
+    let (low, high) = if panel.from_zero {
+        (means().fold(0.0, f64::min), means().fold(0.0, f64::max))
+    } else {
+        (means().reduce(f64::min).unwrap_or(0.0), means().reduce(f64::max).unwrap_or(1.0))
+    };
     let bands = || points.iter().filter_map(|point| point.band);
-    let room = 0.35 * (high - low);
+    // Around a flat curve, the bands alone give the scale.
+    let room = if panel.from_zero || high > low { 0.35 * (high - low) } else { f64::INFINITY };
     let lowest = bands().map(|band| band.low).fold(low, f64::min).max(low - room);
     let highest = bands().map(|band| band.high).fold(high, f64::max).min(high + room);
+    if !panel.from_zero {
+        return padded(lowest, highest);
+    }
     // Measures that are never negative start at zero.
     let bottom = if low < 0.0 { lowest } else { 0.0 };
     if highest > bottom { (bottom, highest + 0.04 * (highest - bottom)) } else { (0.0, 1.0) }
@@ -193,6 +203,15 @@ fn leaves(panel: &CurvePanel, (low, high): (f64, f64)) -> bool {
     cut.next().is_some()
 }
 
+/// The note of a figure, which also says where bands are cut.
+pub(crate) fn with_cut_note(note: &str, cut: bool) -> String {
+    match (cut, note.is_empty()) {
+        (false, _) => note.to_owned(),
+        (true, true) => CUT_NOTE.to_owned(),
+        (true, false) => format!("{}; {CUT_NOTE}", note.trim_end_matches('.')),
+    }
+}
+
 /// A path through `points`.
 pub(crate) fn polyline(points: impl Iterator<Item = Point>) -> String {
     let mut path = String::new();
@@ -202,7 +221,7 @@ pub(crate) fn polyline(points: impl Iterator<Item = Point>) -> String {
     path
 }
 
-/// The outline of the intervals, held inside the plot; nothing where there are none.
+/// The outline of the intervals, cut to the plot; `None` where there are fewer than two.
 pub(crate) fn band(points: &[CurvePoint], x: Scale, y: Scale) -> Option<String> {
     let inside = |value: f64| y.at(value.clamp(y.domain.0, y.domain.1));
     let bands: Vec<_> =
@@ -220,9 +239,11 @@ fn ends(panel: &CurvePanel, x: Scale, y: Scale) -> Vec<(usize, Point)> {
 }
 
 /// Writes each curve's name right of the plot, as near to its end as the others allow.
+///
+/// `last` is where a curve ends that has all its points.
 fn draw_names(
     canvas: &mut Canvas,
-    area: Area,
+    (area, last): (Area, f64),
     ends: &[(usize, Point)],
     name: impl Fn(usize) -> String,
     tone: impl Fn(usize) -> Tone,
@@ -234,7 +255,12 @@ fn draw_names(
         let (index, end) = ends[k];
         let tone = tone(index);
         let start = area.right() + LEADER;
-        canvas.curve(&polyline([end, (start, at)].into_iter()), tone, 0.8, "");
+        // A leader from a curve that ends early crosses the plot, and must not be taken for the rest of the curve.
+        let early = end.0 < last - 2.0;
+        if early {
+            canvas.circle(end, DOT, tone);
+        }
+        canvas.curve(&polyline([end, (start, at)].into_iter()), tone, 0.8, if early { "1 4" } else { "" });
         canvas.text((start + 3.0, at + 3.8), &name(index), &Lettering { tone, ..LABEL });
     }
 }
@@ -242,7 +268,7 @@ fn draw_names(
 /// The nearest places to `wanted` (ascending) that are a row apart and, as long as they fit, within the bounds.
 fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
     let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
-    // Neighbours that meet form a block around their mean; blocks that meet are joined. (first, number, centre)
+    // Names that overlap form a block around their mean; blocks that overlap are joined. (first, number, centre)
     let mut blocks: Vec<(usize, usize, f64)> = Vec::new();
     for (index, _) in wanted.iter().enumerate() {
         let mut block = (index, 1, 0.0);
@@ -293,7 +319,7 @@ mod tests {
             mean,
             band: Some(Interval { low: mean - 1.0, high: mean + 1.0 }),
         };
-        Curve { label: label.into(), colour, dashed: false, points: points.iter().map(point).collect() }
+        Curve { label: label.into(), colour, dotted: false, points: points.iter().map(point).collect() }
     }
 
     fn plot(panels: Vec<CurvePanel>) -> CurvePlot {
@@ -303,7 +329,13 @@ mod tests {
 
     fn panel(curves: Vec<Curve>) -> CurvePanel {
         let over = Over::Numbers("training episodes".into());
-        CurvePanel { heading: "τ = 0.1".into(), measure: "cumulative gap".into(), over, curves }
+        CurvePanel {
+            heading: "τ = 0.1".into(),
+            measure: "cumulative gap".into(),
+            over,
+            from_zero: true,
+            curves,
+        }
     }
 
     #[test]
@@ -333,7 +365,7 @@ mod tests {
         assert_eq!(spread(&[20.0, 60.0], (0.0, 100.0)), [20.0, 60.0]);
         // Two at 50: half a row to each side.
         assert_eq!(spread(&[50.0, 50.0], (0.0, 100.0)), [43.5, 56.5]);
-        // At the bottom they pile up from the bound.
+        // At the bottom they are stacked upwards from the bound.
         assert_eq!(spread(&[98.0, 99.0, 100.0], (0.0, 100.0)), [74.0, 87.0, 100.0]);
         for n in 1..9 {
             let wanted: Vec<f64> = (0..n).map(|k| f64::from(k * k)).collect();

@@ -1,13 +1,15 @@
 //! One self-contained HTML page about a study: no script, no network, light and dark, readable in print.
 //!
-//! Every number of a table stands in a `<data value="…">` element with all its digits; the text beside it is rounded.
+//! Every number of a table is in a `<data value="…">` element with all its digits; its text is rounded.
+
+mod tables;
 
 use std::fmt::Write as _;
 
 use crate::axis::four_digits;
 use crate::figure::Figure;
-use crate::statistics::{Estimate, SEEDS_FOR_IQM};
-use crate::study::{Level, Measure, Method, Study};
+use crate::progress;
+use crate::study::{Level, Measure, Method, Study, Trained, length};
 use crate::svg::escape;
 use crate::views;
 
@@ -31,6 +33,7 @@ p,li{max-width:48rem}.muted{color:var(--muted)}
 caption{text-align:left;padding:.3rem 0}th,td{padding:.3rem .7rem;text-align:right;border-bottom:1px solid var(--rule);vertical-align:top}
 th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid var(--rule);vertical-align:bottom;max-width:9rem}
 td small{display:block;color:var(--muted)}
+.note{padding:.4rem .8rem;border-left:3px solid #c04a00;background:var(--shade)}
 figure{margin:1rem 0}svg{max-width:100%;height:auto}
 pre{background:var(--shade);padding:.7rem 1rem;overflow-x:auto;font-size:.85rem;max-width:70rem}
 @media print{body{margin:0;max-width:none;font-size:11px}figure,table,pre{break-inside:avoid}pre{white-space:pre-wrap}}
@@ -48,15 +51,16 @@ pub fn document(study: &Study<'_>, version: &str) -> Document {
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
         escape(&title)
     );
+    progress_and_warnings(&mut page, study);
     lead(&mut page, study);
-    results(&mut page, study);
+    tables::results(&mut page, study);
     learning(&mut page, study);
     achieved(&mut page, study);
     policies(&mut page, study);
     laws(&mut page, study);
-    seeds(&mut page, study);
+    tables::seeds(&mut page, study);
     settings(&mut page, study);
-    reading(&mut page);
+    reading(&mut page, study);
     let _ =
         write!(page.html, "<p class=\"muted\">Written by bqrl {}.</p>\n</body>\n</html>\n", escape(version));
     Document { html: page.html, figures: page.figures }
@@ -76,13 +80,13 @@ impl Writer {
         let _ = writeln!(self.html, "<p>{}</p>", rich(text));
     }
 
-    /// A part that is left out, and why.
+    /// Says that a part is left out, and why.
     fn absent(&mut self, text: &str) {
         let _ = writeln!(self.html, "<p class=\"muted\">{}</p>", rich(text));
     }
 
     fn figure(&mut self, name: &str, figure: Figure) {
-        // Two methods may differ in what a file name cannot hold.
+        // The names of two methods may differ only in characters that file names leave out.
         let mut file = name.to_owned();
         let mut number = 2;
         while self.figures.iter().any(|(other, _)| *other == file) {
@@ -121,128 +125,90 @@ fn data(value: f64) -> String {
     format!("<data value=\"{value}\">{}</data>", four_digits(value))
 }
 
-/// A mean, and below it the interval.
-fn cell(mean: f64, interval: Option<bqrl_math::Interval>) -> String {
-    let below = interval.map_or(String::new(), |interval| {
-        format!("<small>[{}, {}]</small>", data(interval.low), data(interval.high))
-    });
-    data(mean) + &below
-}
-
-fn is_exact(study: &Study<'_>) -> bool {
-    study.runs.iter().all(|run| run.summary.exact)
+/// How far unfinished runs are, and warnings about comparing runs.
+fn progress_and_warnings(page: &mut Writer, study: &Study<'_>) {
+    for run in study.runs.iter().filter(|run| !run.is_finished()) {
+        let headline = progress::headline(run);
+        let _ = writeln!(page.html, "<p class=\"note\"><strong>{}</strong></p>\n<ul>", escape(&headline));
+        for line in progress::seeds(run) {
+            let _ = writeln!(page.html, "<li>{}</li>", escape(&line));
+        }
+        page.html += "</ul>\n";
+    }
+    for warning in study.warnings() {
+        let _ = writeln!(page.html, "<p class=\"note\"><strong>Note.</strong> {}</p>", escape(&warning));
+    }
 }
 
 /// The result in a sentence per level.
 fn lead(page: &mut Writer, study: &Study<'_>) {
+    let exact = study.is_exact();
+    let mut references = false;
     page.html += "<ul>\n";
     for tau in study.taus() {
         let levels: Vec<(&Method<'_>, &Level<'_>)> =
             study.methods.iter().filter_map(|method| Some((method, method.level(tau)?))).collect();
-        let Some((_, first)) = levels.first() else { continue };
-        let reached = levels.iter().map(|(method, level)| {
-            let estimate = level.estimate(Measure::FinalQuantile);
+        let reached = levels.iter().filter_map(|(method, level)| {
+            let estimate = level.estimate(Measure::FinalQuantile)?;
             let seeds = if estimate.n == 1 { "one seed".to_owned() } else { format!("{} seeds", estimate.n) };
-            format!("{} ends at {} ({seeds})", escape(&method.name), data(estimate.mean))
+            let verb = if level.seeds.iter().all(Trained::is_done) { "ends at" } else { "has reached" };
+            Some(format!("{} {verb} {} ({seeds})", escape(&method.name), data(estimate.mean)))
         });
-        let _ = writeln!(
-            page.html,
-            "<li>τ = {}: the {} quantile is {}; {}.</li>",
-            data(tau),
-            if is_exact(study) { "best possible" } else { "best known" },
-            data(first.facts.best_quantile),
-            reached.collect::<Vec<_>>().join(", ")
-        );
+        let reached = reached.collect::<Vec<_>>().join(", ");
+        let best = levels.iter().find_map(|(_, level)| level.facts.best_quantile).map(|best| {
+            references = true;
+            let which = if exact { "best possible" } else { "best known" };
+            format!("the {which} quantile is {}; ", data(best))
+        });
+        if !reached.is_empty() {
+            let best = best.unwrap_or_else(|| "the quantile Q<sub>τ</sub> of ".to_owned());
+            let _ = writeln!(page.html, "<li>τ = {}: {best}{reached}.</li>", data(tau));
+        }
     }
     page.html += "</ul>\n";
-    if !is_exact(study) {
+    if !exact && references {
         page.paragraph(
             "There are too many possible returns for exact values: policies were evaluated by playing, and the best \
              quantiles are lower bounds.",
         );
-    }
-}
-
-fn results(page: &mut Writer, study: &Study<'_>) {
-    page.heading("Results");
-    let largest = study.runs[0].summary.max_mean;
-    let mut head = vec!["method".to_owned(), "seeds".to_owned()];
-    head.extend(Measure::ALL.map(|measure| rich(measure.title())));
-    for tau in study.taus() {
-        let mut means = Vec::new();
-        let mut robust = Vec::new();
-        let mut facts = None;
-        for method in &study.methods {
-            let Some(level) = method.level(tau) else { continue };
-            facts = facts.or(Some(level.facts));
-            let mut add = |name: String, estimates: Vec<Estimate>| {
-                let row =
-                    |cells: Vec<String>| [vec![escape(&name), data(estimates[0].n as f64)], cells].concat();
-                means.push(row(estimates.iter().map(|e| cell(e.mean, e.interval)).collect()));
-                let iqm = |e: &Estimate| e.iqm.map(|(iqm, interval)| cell(iqm, Some(interval)));
-                if let Some(cells) = estimates.iter().map(iqm).collect() {
-                    robust.push(row(cells));
-                }
-            };
-            let drawn: Option<Vec<Estimate>> = Measure::ALL
-                .iter()
-                .map(|&measure| level.distribution_samples(measure).map(|samples| Estimate::of(&samples)))
-                .collect();
-            let mode = Measure::ALL.map(|measure| level.estimate(measure)).to_vec();
-            match drawn {
-                None => add(method.name.clone(), mode),
-                Some(drawn) => {
-                    add(format!("{}, most probable actions", method.name), mode);
-                    add(format!("{}, actions drawn", method.name), drawn);
-                }
-            }
-        }
-        let Some(facts) = facts else { continue };
-        let best = if is_exact(study) { "best possible" } else { "best known (a lower bound)" };
-        let windows =
-            study.methods.iter().filter_map(|method| method.level(tau)).map(|level| level.facts.beta);
-        let window = if windows.clone().all(|beta| beta == facts.beta) {
-            format!("β = {}", data(facts.beta))
-        } else {
-            "β differs between methods, see below".to_owned()
-        };
-        let caption = format!(
-            "τ = {}, {window}: {best} Q<sub>τ</sub> is {}, the largest mean return {}. Mean over seeds, below it the \
-             95 % Student-t interval.",
-            data(tau),
-            data(facts.best_quantile),
-            data(largest)
+    } else if !exact {
+        page.paragraph(
+            "Policies were evaluated by playing episodes. The best possible values are not known.",
         );
-        page.table(&caption, &head, &means);
-        if !robust.is_empty() {
-            let caption = format!(
-                "τ = {}: interquartile mean over seeds (from {SEEDS_FOR_IQM} on), below it the 95 % bootstrap interval.",
-                data(tau)
-            );
-            page.table(&caption, &head, &robust);
-        }
     }
 }
 
 fn learning(page: &mut Writer, study: &Study<'_>) {
     page.heading("Learning");
-    let cumulative = [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret];
+    let known = study.measures();
     let taus = study.taus();
-    // Up to three levels stand side by side, with the regrets below the gaps.
-    if taus.len() <= 3 {
-        let figure = views::learning_curves(study, "Learning against the optimum", &cumulative, &taus);
-        page.figure("learning", figure);
+    // Without an optimum to compare with, the attained quantile itself.
+    let gap = known.contains(&Measure::QuantilePolicyGap);
+    let first = if gap { Measure::QuantilePolicyGap } else { Measure::FinalQuantile };
+    let wanted = [first, Measure::ExpectedReturnRegret].into_iter();
+    let measures: Vec<Measure> = wanted.filter(|measure| known.contains(measure)).collect();
+    // Up to three levels are drawn side by side, with the regrets below the gaps.
+    if !measures.is_empty() && taus.len() <= 3 {
+        let title = if gap { "Learning against the optimum" } else { "Learning" };
+        page.figure("learning", views::learning_curves(study, title, &measures, &taus));
     } else {
-        for (name, measure, title) in [
-            ("quantile-policy-gap", cumulative[0], "Quantile policy gap"),
-            ("expected-return-regret", cumulative[1], "Expected-return regret"),
-        ] {
+        for measure in measures {
+            let (name, title) = match measure {
+                Measure::QuantilePolicyGap => ("quantile-policy-gap", "Quantile policy gap"),
+                Measure::ExpectedReturnRegret => ("expected-return-regret", "Expected-return regret"),
+                _ => ("attained-quantile", "Attained quantile"),
+            };
             page.figure(name, views::learning_curves(study, title, &[measure], &taus));
         }
     }
-    let title = "Reward during training";
-    let figure = views::learning_curves(study, title, &[Measure::MovingAverageReward], &taus);
-    page.figure("reward", figure);
+    if known.contains(&Measure::MovingAverageReward) {
+        let title = "Reward during training";
+        let figure = views::learning_curves(study, title, &[Measure::MovingAverageReward], &taus);
+        page.figure("reward", figure);
+    }
+    if known.is_empty() {
+        page.absent("Left out: no rows have been written yet.");
+    }
 }
 
 fn achieved(page: &mut Writer, study: &Study<'_>) {
@@ -288,33 +254,17 @@ fn laws(page: &mut Writer, study: &Study<'_>) {
     }
 }
 
-fn seeds(page: &mut Writer, study: &Study<'_>) {
-    page.heading("Seed by seed");
-    let mut head: Vec<String> = ["method", "τ", "β", "seed"].map(str::to_owned).to_vec();
-    head.extend(Measure::ALL.map(|measure| rich(measure.title())));
-    let mut rows = Vec::new();
-    for method in &study.methods {
-        for level in &method.levels {
-            for trained in &level.seeds {
-                let mut row = vec![escape(&method.name), data(level.facts.tau), data(level.facts.beta)];
-                row.push(format!("<data value=\"{0}\">{0}</data>", trained.record.seed));
-                row.extend(Measure::ALL.iter().map(|measure| data(measure.of(trained))));
-                rows.push(row);
-            }
-        }
-    }
-    page.table("The numbers that the tables above summarise.", &head, &rows);
-}
-
 fn settings(page: &mut Writer, study: &Study<'_>) {
     page.heading("What was run");
     for run in study.runs {
         let path = run.path.display().to_string();
         let summary = &run.summary;
         let seeds: Vec<String> = summary.seeds.iter().map(u64::to_string).collect();
+        let so_far = if run.is_finished() { "" } else { " so far" };
+        let lanes = summary.lanes.map_or(String::new(), |lanes| format!(" in {lanes} lanes"));
         page.paragraph(&format!(
-            "{path}: {} episodes a seed, seeds {}, {} steps and {} updates in all. To run it again:",
-            summary.episodes,
+            "{path}: {}{so_far}{lanes} a seed, seeds {}, {} steps and {} updates in all{so_far}. To run it again:",
+            length(run),
             seeds.join(", "),
             summary.env_steps,
             summary.updates
@@ -342,18 +292,40 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn reading(page: &mut Writer) {
+fn reading(page: &mut Writer, study: &Study<'_>) {
     page.heading("How to read this page");
-    for text in [
+    let known = study.measures();
+    page.paragraph(
         "Q_τ is the τ-quantile of the return: the lowest value w with P(R ≤ w) ≥ τ. Q_τ^β is the mean of the quantiles \
          between τ−β and τ, the lower-buffered quantile.",
-        "The quantile policy gap adds up, over training episodes, by how much the quantile of the latest evaluated policy \
-         fell short of the best possible one. The expected-return regret adds up the largest mean return less what each \
-         training episode collected, exploration included. Lower is better for both.",
+    );
+    let mut losses = Vec::new();
+    if known.contains(&Measure::QuantilePolicyGap) {
+        losses.push(
+            "The quantile policy gap adds up, over training episodes, by how much the quantile of the latest evaluated \
+             policy fell short of the best possible one.",
+        );
+    }
+    if known.contains(&Measure::ExpectedReturnRegret) {
+        losses.push(
+            "The expected-return regret adds up the largest mean return less what each training episode collected, \
+             exploration included. Lucky episodes can make it negative.",
+        );
+    }
+    if !losses.is_empty() {
+        page.paragraph(&format!("{} Lower is better.", losses.join(" ")));
+    }
+    page.paragraph(
         "A band or an interval is about the mean over seeds at one point. With three seeds it is wide and shows \
-         variability; it is no test.",
-    ] {
-        page.paragraph(text);
+         variability; it is no test. Intervals are cut to what is possible: between the lowest and the highest return \
+         that was seen, and not beyond the best possible value where that is known. Seeds that were evaluated at \
+         different points count with their latest evaluation.",
+    );
+    if !study.is_exact() {
+        page.paragraph(
+            "Where there is one seed, the interval of Q_τ is that of its evaluation: two order statistics of the returns \
+             of the episodes played, which enclose Q_τ with a probability of at least 95 %.",
+        );
     }
 }
 

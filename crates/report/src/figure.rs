@@ -55,7 +55,7 @@ impl Figure {
     pub fn png(&self, scale: f32) -> Result<Vec<u8>, RenderError> {
         let tree = usvg::Tree::from_str(&self.svg, &options())?;
         let (width, height) = (tree.size().width(), tree.size().height());
-        // 2¹⁵ pixels a side: far beyond any page, and it keeps a mistyped scale from asking for all the memory.
+        // At most 2¹⁵ pixels a side. That is larger than any page, and a mistyped scale cannot use up the memory.
         let side = |length: f32| {
             let pixels = (length * scale).ceil();
             (1.0..=32768.0).contains(&pixels).then_some(pixels as u32)

@@ -21,7 +21,7 @@ use crate::svg::{Fill, TICK, Tone};
 pub struct HeatMap {
     /// The headline.
     pub title: String,
-    /// What the colour shows, in full; below the headline.
+    /// The meaning of the colour; below the headline.
     pub measure: String,
     /// Title of the horizontal axis, and the labels of the columns.
     pub columns: (String, Vec<String>),
@@ -29,7 +29,7 @@ pub struct HeatMap {
     pub rows: (String, Vec<String>),
     /// One map each, side by side.
     pub panels: Vec<HeatPanel>,
-    /// What the reader must know to read the maps, below them; may be empty.
+    /// A note below the maps; may be empty.
     pub note: String,
 }
 

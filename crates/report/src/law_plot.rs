@@ -1,4 +1,4 @@
-//! The return law of a policy, with what the objective reads off it.
+//! The return law of a policy, with its quantile and its buffered quantile.
 //!
 //! ```text
 //! curve   P(R ≤ w)                       Q_τ     the lowest w with P(R ≤ w) ≥ τ
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Q_τ is marked where the curve crosses τ, Q_τ^β at half the height of the window it averages over.
-//! Both values are written above the plot, at the top of their guides, where no curve can run into them.
-//! All panels share one range of returns. Where far tails would squeeze the rest, the range is cut and the figure
-//! says so.
+//! Both values are written above the plot, at the top of their guides, where no curve crosses them.
+//! All panels share one range of returns. Where far tails would make the rest too narrow, the range is cut and the
+//! figure says so.
 
 use std::fmt::Write as _;
 
@@ -24,11 +24,11 @@ pub struct LawPlot {
     pub title: String,
     /// The name of the problem, below the headline.
     pub problem: String,
-    /// What the strong curve belongs to, for the legend: "planned policy".
+    /// The name of the policy in the legend: "planned policy".
     pub policy: String,
     /// One plot each, side by side.
     pub panels: Vec<LawPanel>,
-    /// What the reader must know to read the plots, below them; may be empty.
+    /// A note below the plots; may be empty.
     pub note: String,
 }
 
@@ -53,7 +53,7 @@ pub struct LawPanel {
     pub buffered: Option<f64>,
 }
 
-/// Room for the labels of τ and τ−β.
+/// The width of the labels of τ and τ−β.
 const MARGIN_RIGHT: f64 = 28.0;
 const BAND: f64 = 0.28;
 pub(crate) const CURVE: f64 = 2.2;
@@ -81,7 +81,7 @@ pub fn draw(plot: &LawPlot) -> Figure {
     let y_ticks = ticks((0.0, 1.0), 5);
     let widest = y_ticks.iter().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
     let (width, height) = ([500.0, 370.0, 270.0][columns(plot.panels.len()) - 1], 260.0);
-    // Where a panel will stand does not matter to how many rows its values take.
+    // The number of rows that its values take does not depend on the position of a panel.
     let anywhere = Area { left: 0.0, top: 0.0, width, height };
     let x = Scale { domain, range: (0.0, width) };
     let all_values = plot.panels.iter().flat_map(|panel| values(anywhere, x, panel));
@@ -304,7 +304,7 @@ impl Law {
             if at > right {
                 break;
             }
-            // Steps closer than a printer can tell apart are one step: thousands of atoms stay a small path.
+            // Steps that are too close to see are merged, so that thousands of atoms make a short path.
             match steps.last_mut() {
                 Some(last) if at - last.0 < 0.2 => last.1 = cumulative,
                 _ => steps.push((at, cumulative)),
@@ -338,7 +338,7 @@ fn shared_range(panels: &[LawPanel], laws: &[&Law]) -> ((f64, f64), bool) {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0.0, 1.0))
     };
     let (whole, central) = (range(0.0), range(0.001));
-    // Tails that take up less than a third of the plot are worth their room.
+    // Tails that take less than a third of the plot are shown.
     let cut = whole.1 - whole.0 > 1.5 * (central.1 - central.0) && central.1 > central.0;
     let (low, high) = if cut { central } else { whole };
     (padded(low, high), cut)

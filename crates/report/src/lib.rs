@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The figures ([`curves`], [`heat_map`], [`policy_map`], [`quantile_curve`], [`law_plot`], [`prediction_plot`]) are functions of plain
-//! data: they touch no file and know no run. Nothing here plans or learns; what a run left in its directory is all that is
-//! known about it. The SVG is written by hand, the same bytes on every machine. The PNG is that SVG drawn with a font
-//! carried in this crate, so it does not depend on the fonts that happen to be installed.
+//! data: they touch no file and know no run. Nothing here plans or learns: everything comes from the files of the
+//! run. The SVG is written by hand, the same bytes on every machine. The PNG is that SVG drawn with a font
+//! carried in this crate, so it does not depend on the fonts that are installed.
 
 mod axis;
 pub mod curves;
@@ -20,6 +20,7 @@ mod page;
 pub mod paper;
 pub mod policy_map;
 pub mod prediction_plot;
+pub mod progress;
 pub mod quantile_curve;
 pub mod statistics;
 pub mod study;

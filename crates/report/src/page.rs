@@ -1,4 +1,4 @@
-//! What every figure shares: a title, a legend, panels in rows of at most three, and a note.
+//! The parts that all figures share: a title, a legend, panels in rows of at most three, and a note.
 
 use crate::axis::Tick;
 use crate::svg::{
@@ -104,7 +104,7 @@ impl Entry {
     }
 }
 
-/// Room around the plot of each panel.
+/// The space around the plot of each panel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Margin {
     pub left: f64,
@@ -127,7 +127,7 @@ pub(crate) struct Page<'a> {
     pub margin: Margin,
 }
 
-/// How many panels stand side by side: at most three, in rows as equal as can be.
+/// The number of panels in a row: at most three, and the rows are as equal as possible.
 pub(crate) fn columns(panels: usize) -> usize {
     let panels = panels.max(1);
     panels.div_ceil(panels.div_ceil(3))
@@ -139,12 +139,12 @@ impl Page<'_> {
         let columns = columns(self.headings.len());
         let panel = self.margin.left + self.plot.0 + self.margin.right;
         let gaps = PANEL_GAP * (columns - 1) as f64;
-        // A single narrow panel still leaves room for a title.
+        // The page of a single narrow panel is wide enough for a title.
         let width = (2.0 * EDGE + panel * columns as f64 + gaps).max(400.0);
         let inner = width - 2.0 * EDGE;
         let start = EDGE + (inner - panel * columns as f64 - gaps) / 2.0;
 
-        // The height is known only once all lines are broken, so drawing waits in a list.
+        // The height is known only after all lines are broken, so texts are collected first and drawn later.
         let mut texts: Vec<(Point, String, Lettering)> = Vec::new();
         let mut y = EDGE - 4.0;
         let mut lines = |y: &mut f64, x: f64, lines: Vec<String>, lettering: Lettering| {
@@ -182,7 +182,7 @@ impl Page<'_> {
             let top = y + tallest * 1.3 * HEADING.size + 6.0 + self.margin.top;
             for (column, heading) in broken.into_iter().enumerate() {
                 let left = start + (panel + PANEL_GAP) * column as f64 + self.margin.left;
-                // Short headings stand next to their plot, not at the height of the longest.
+                // A short heading is right above its plot, not at the height of the longest.
                 let mut heading_y = y + (tallest - heading.len() as f64) * 1.3 * HEADING.size;
                 lines(&mut heading_y, left, heading, HEADING);
                 plots.push(Area { left, top, width: self.plot.0, height: self.plot.1 });
@@ -208,7 +208,7 @@ pub(crate) fn left_margin(widest_tick: f64) -> f64 {
     widest_tick + 7.0 + 1.6 * AXIS.size
 }
 
-/// The room that tick labels and the title of the x axis take.
+/// The height of the tick labels and the title of the x axis.
 pub(crate) const BOTTOM_MARGIN: f64 = 38.0;
 
 /// Ticks and title below a plot; `position` turns a tick's value into an x coordinate.

@@ -31,7 +31,7 @@ pub struct Claim {
     pub problem: &'static str,
     /// Training episodes.
     pub episodes: usize,
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The level.
     pub tau: f64,
@@ -39,7 +39,7 @@ pub struct Claim {
     pub algo: &'static str,
     /// The number, as a range where the paper gives one: "approximately 0.51–0.53".
     pub value: (f64, f64),
-    /// Where it stands.
+    /// Its place in the paper.
     pub source: &'static str,
 }
 
@@ -167,8 +167,13 @@ pub fn compare(studies: &[&Study<'_>]) -> Vec<Row> {
         for study in studies.iter().filter(|study| study.problem_name() == claim.problem) {
             for method in study.methods.iter().filter(|method| method.algo == claim.algo) {
                 let Some(level) = method.level(claim.tau) else { continue };
-                if level.seeds.iter().all(|trained| trained.run.summary.episodes == claim.episodes) {
-                    rows.push(Row::new(claim, method.name.clone(), level.estimate(claim.measure)));
+                let whole = |trained: &Trained<'_>| {
+                    trained.run.is_finished() && trained.run.summary.episodes == claim.episodes
+                };
+                if level.seeds.iter().all(whole)
+                    && let Some(ours) = level.estimate(claim.measure)
+                {
+                    rows.push(Row::new(claim, method.name.clone(), ours));
                 }
             }
         }

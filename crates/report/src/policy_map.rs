@@ -27,13 +27,13 @@ pub struct PolicyMap {
     pub problem: String,
     /// Names of the actions, in the order of their indices.
     pub actions: Vec<String>,
-    /// What the states are, in full: the title of the vertical axis.
+    /// The title of the vertical axis.
     pub state_axis: String,
     /// Labels of the states, from the bottom to the top.
     pub states: Vec<String>,
     /// One map each, side by side.
     pub panels: Vec<Panel>,
-    /// What the reader must know to read the maps, below them; may be empty.
+    /// A note below the maps; may be empty.
     pub note: String,
 }
 
@@ -103,7 +103,7 @@ pub fn draw(map: &PolicyMap) -> Figure {
         }
         canvas.frame(area, Tone::Ink);
         let (cell_width, cell_height) = (area.width / n_periods as f64, area.height / n_states as f64);
-        // Period 1 is the first column; its label stands below the middle.
+        // Period 1 is the first column; its label is below the middle.
         let x = |period: f64| area.left + (period - 0.5) * cell_width;
         let y = |state: f64| area.bottom() - (state + 0.5) * cell_height;
         x_axis(&mut canvas, area, &period_ticks(n_periods, cell_width), x, "period");

@@ -1,4 +1,4 @@
-//! What the critics believe, and what is true: predicted quantiles of the return at the start beside the exact law.
+//! Quantiles of the return that the critics predict at the start, and the law of the return.
 //!
 //! ```text
 //! curve   P(R ≤ w) of the final policy        band   the buffer window [τ−β, τ]
@@ -26,7 +26,7 @@ pub struct PredictionPlot {
     pub problem: String,
     /// One plot each, side by side.
     pub panels: Vec<PredictionPanel>,
-    /// What the reader must know to read the plots, below them; may be empty.
+    /// A note below the plots; may be empty.
     pub note: String,
 }
 
@@ -49,7 +49,7 @@ pub struct PredictionPanel {
     pub actions: Vec<ActionPrediction>,
 }
 
-/// What an ensemble predicts of one action.
+/// The predictions of an ensemble for one action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionPrediction {
     /// Name of the action.

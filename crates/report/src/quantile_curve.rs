@@ -1,4 +1,4 @@
-//! The quantile that is achieved at every level, between what is best and what a risk-neutral policy gets.
+//! The quantile that is achieved at every level, with the best possible one and that of a risk-neutral policy.
 //!
 //! ```text
 //! x: level τ     y: Q_τ of the return of the policy for level τ
@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use crate::axis::{Scale, four_digits, padded, ticks};
-use crate::curves::{band, polyline};
+use crate::curves::{band, polyline, with_cut_note};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Entry, Margin, Page, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
@@ -27,7 +27,7 @@ pub struct QuantileCurve {
     pub exact: Vec<ExactCurve>,
     /// Learned ones.
     pub learned: Vec<Learned>,
-    /// What the reader must know, below the plot; may be empty.
+    /// A note below the plot; may be empty.
     pub note: String,
 }
 
@@ -42,14 +42,14 @@ pub struct ExactCurve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What an exact curve stands for.
+/// The policy of an exact curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// No policy does better.
+    /// The best possible quantile at each level.
     Best,
-    /// The largest mean.
+    /// The policy with the largest mean.
     RiskNeutral,
-    /// What the paper's rule attains without any error of learning.
+    /// The paper's rule, solved exactly.
     Rule,
 }
 
@@ -92,12 +92,15 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     let y_ticks = ticks(domain, 8);
     let x_ticks = ticks((0.0, 1.0), 10);
     let widest = y_ticks.iter().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
+    let mut bands = plot.learned.iter().flat_map(|learned| &learned.points).filter_map(|point| point.band);
+    let cut = bands.any(|band| band.low < domain.0 || band.high > domain.1);
+    let note = with_cut_note(&plot.note, cut);
     let page = Page {
         title: &plot.title,
         problem: &plot.problem,
         legend: &legend(plot),
         headings: vec![""],
-        note: &plot.note,
+        note: &note,
         plot: (560.0, 300.0),
         margin: Margin { left: left_margin(widest), right: 14.0, top: 0.0, bottom: BOTTOM_MARGIN },
     };
@@ -111,36 +114,40 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     }
     let at = |&(tau, value): &(f64, f64)| (x.at(tau), y.at(value));
     for learned in plot.learned.iter().filter(|learned| learned.connected) {
-        if let Some(band) = band(&learned.points, x, y) {
+        if let Some(band) = band(&held_points(&learned.points), x, y) {
             canvas.shape(&band, Fill::Tint(Tone::of_series(learned.colour).0, BAND));
         }
     }
     for exact in &plot.exact {
         let (tone, width, dashes) = exact.role.style();
         let path = match exact.role {
-            Role::Rule => polyline(exact.points.iter().map(at)),
-            Role::Best | Role::RiskNeutral => polyline(steps(&exact.points).iter().map(at)),
+            Role::Rule => held(&exact.points),
+            Role::Best | Role::RiskNeutral => steps(&exact.points),
         };
-        canvas.curve(&path, tone, width, dashes);
+        canvas.curve(&polyline(path.iter().map(at)), tone, width, dashes);
     }
-    // Marks of several methods at one level stand side by side.
+    // Marks of several methods at one level are drawn side by side.
     let marked = plot.learned.iter().filter(|learned| !learned.connected).count();
     let mut aside = -BESIDE * marked.saturating_sub(1) as f64 / 2.0;
     for learned in &plot.learned {
         let (tone, dashes) = Tone::of_series(learned.colour);
         if learned.connected {
             for seed in &learned.seeds {
-                canvas.curve(&polyline(seed.iter().map(at)), tone, 0.5, "");
+                canvas.curve(&polyline(held(seed).iter().map(at)), tone, 0.5, "");
             }
-            let mean = learned.points.iter().map(|point| (x.at(point.x), y.at(point.mean)));
-            canvas.curve(&polyline(mean), tone, MEAN, dashes);
+            let mean: Vec<(f64, f64)> = learned.points.iter().map(|point| (point.x, point.mean)).collect();
+            canvas.curve(&polyline(held(&mean).iter().map(at)), tone, MEAN, dashes);
         } else {
             for point in &learned.points {
                 let centre = x.at(point.x) + aside;
                 if let Some(band) = point.band {
                     let [low, high] = [band.low, band.high].map(|end| y.at(end.clamp(domain.0, domain.1)));
                     canvas.line((centre, low), (centre, high), tone, 1.4, "");
-                    for end in [low, high] {
+                    for (end, value) in [(low, band.low), (high, band.high)] {
+                        // A bar that leaves the plot has no end in it.
+                        if value < domain.0 || value > domain.1 {
+                            continue;
+                        }
                         canvas.line((centre - CAP, end), (centre + CAP, end), tone, 1.4, "");
                     }
                 }
@@ -152,7 +159,7 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     canvas.frame(area, Tone::Ink);
     x_axis(&mut canvas, area, &x_ticks, |value| x.at(value), "level τ");
     y_axis(&mut canvas, area, &y_ticks, |value| y.at(value), ("τ-quantile of the total return Q_τ", widest));
-    canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot))
+    canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot, &note))
 }
 
 /// A step function known on a grid of levels; where it jumps between two of them, the jump is drawn halfway.
@@ -170,7 +177,34 @@ fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     path
 }
 
-/// All values; an interval far wider than they are is cut.
+/// A curve that holds each value until the next level.
+///
+/// Quantiles do not fall as the level rises, so the policy for one level attains at least this much up to the next level.
+/// A line between the two would promise more than is known, and could pass above the best possible quantile.
+fn held(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut path: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len());
+    for &(tau, value) in points {
+        if let Some(&(_, last)) = path.last() {
+            path.push((tau, last));
+        }
+        path.push((tau, value));
+    }
+    path
+}
+
+/// The same with intervals.
+fn held_points(points: &[CurvePoint]) -> Vec<CurvePoint> {
+    let mut path: Vec<CurvePoint> = Vec::with_capacity(2 * points.len());
+    for &point in points {
+        if let Some(&last) = path.last() {
+            path.push(CurvePoint { x: point.x, ..last });
+        }
+        path.push(point);
+    }
+    path
+}
+
+/// The range of all values; intervals may leave it.
 fn range(plot: &QuantileCurve) -> (f64, f64) {
     let exact = plot.exact.iter().flat_map(|exact| exact.points.iter().map(|point| point.1));
     let learned = plot.learned.iter().flat_map(|learned| learned.points.iter().map(|point| point.mean));
@@ -199,17 +233,17 @@ fn legend(plot: &QuantileCurve) -> Vec<Entry> {
     entries
 }
 
-fn describe(plot: &QuantileCurve) -> String {
+fn describe(plot: &QuantileCurve, note: &str) -> String {
     let mut text = String::from("Achieved quantile of the return against its level.");
     for learned in &plot.learned {
         let _ = write!(text, " {}:", learned.label);
-        // A screen reader is not read a hundred numbers.
+        // A few numbers are enough for a screen reader.
         let step = learned.points.len().div_ceil(5).max(1);
         for point in learned.points.iter().step_by(step) {
             let _ = write!(text, " {} at τ = {};", four_digits(point.mean), four_digits(point.x));
         }
     }
-    format!("{text} {}", plot.note)
+    format!("{text} {note}")
 }
 
 #[cfg(test)]
@@ -266,6 +300,21 @@ mod tests {
         let path = steps(&[(0.1, 0.0), (0.2, 0.0), (0.4, 1.0)]);
         let jump = f64::midpoint(0.2, 0.4);
         assert_eq!(path, [(0.1, 0.0), (0.2, 0.0), (jump, 0.0), (jump, 1.0), (0.4, 1.0)]);
+    }
+
+    #[test]
+    fn learned_curves_hold_their_value_and_never_pass_above_the_best() {
+        assert_eq!(held(&[(0.1, 0.0), (0.3, 1.0)]), [(0.1, 0.0), (0.3, 0.0), (0.3, 1.0)]);
+        let points: Vec<CurvePoint> =
+            [(0.1, 0.0), (0.3, 1.0)].map(|(x, mean)| CurvePoint { x, mean, band: None }).to_vec();
+        let means: Vec<(f64, f64)> = held_points(&points).iter().map(|point| (point.x, point.mean)).collect();
+        assert_eq!(means, held(&[(0.1, 0.0), (0.3, 1.0)]));
+        // The best quantile jumps at 0.29; an agent that is best at the levels 0.1 and 0.3 stays below it in between.
+        let best: Vec<(f64, f64)> =
+            (10..=30).map(|k| (f64::from(k) / 100.0, f64::from(u8::from(k >= 29)))).collect();
+        let at = |path: &[(f64, f64)], tau: f64| path.iter().rev().find(|point| point.0 <= tau).unwrap().1;
+        let (agent, best) = (held(&[(0.1, 0.0), (0.3, 1.0)]), steps(&best));
+        assert!((100..300).all(|k| at(&agent, f64::from(k) / 1000.0) <= at(&best, f64::from(k) / 1000.0)));
     }
 
     #[test]

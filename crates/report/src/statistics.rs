@@ -1,4 +1,4 @@
-//! What a handful of seeds say: means with intervals, for tables and for curves.
+//! Means over a few seeds with intervals, for tables and for curves.
 //!
 //! ```text
 //! mean        x̄ with the 95 % Student-t interval (two seeds or more)
@@ -11,7 +11,7 @@
 use bqrl_math::interval::{iqm, stratified_bootstrap, student_t};
 use bqrl_math::{Interval, Purpose, stream};
 
-/// Of every interval here.
+/// The confidence of every interval here.
 pub const CONFIDENCE: f64 = 0.95;
 /// With fewer seeds an interquartile mean drops a sample or none, and its bootstrap says little.
 pub const SEEDS_FOR_IQM: usize = 5;
@@ -49,16 +49,28 @@ impl Estimate {
             iqm: robust,
         }
     }
+
+    /// The same with its intervals cut to the values that are possible.
+    #[must_use]
+    pub fn within(self, bounds: Interval) -> Self {
+        let interval = self.interval.map(|interval| cut(interval, bounds));
+        Self { interval, iqm: self.iqm.map(|(iqm, interval)| (iqm, cut(interval, bounds))), ..self }
+    }
+}
+
+/// The part of an interval that lies inside `bounds`.
+pub(crate) fn cut(interval: Interval, bounds: Interval) -> Interval {
+    Interval { low: interval.low.max(bounds.low), high: interval.high.min(bounds.high) }
 }
 
 /// A point of a curve over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CurvePoint {
-    /// Where.
+    /// The place.
     pub x: f64,
     /// Mean over seeds.
     pub mean: f64,
-    /// Student-t interval, from two seeds on.
+    /// Student-t interval, from two seeds on; of one seed, the interval of its evaluation.
     pub band: Option<Interval>,
 }
 
@@ -84,14 +96,48 @@ pub fn thinned(n: usize, most: usize) -> Vec<usize> {
     (0..=last).map(|k| k * (n - 1) / last).collect()
 }
 
-/// The mean of the last `window` of `values[..=k]`, at each of the indices `at`; fewer where there are not so many.
-pub fn moving_average(values: &[f64], window: usize, at: &[usize]) -> Vec<f64> {
-    // Summed anew at each place: a running sum would carry the rounding of all values before.
-    let mean = |&k: &usize| {
-        let recent = &values[(k + 1).saturating_sub(window)..=k];
-        recent.iter().sum::<f64>() / recent.len() as f64
+/// A measure of one seed at increasing places.
+pub struct Track<'a> {
+    /// The places, not decreasing.
+    pub x: Vec<f64>,
+    /// Whether the seed is done. Its last value then holds from there on; otherwise nothing is known after it.
+    pub done: bool,
+    /// The value at an index of `x`, and its own interval where it has one.
+    pub value: Box<dyn Fn(usize) -> (f64, Option<Interval>) + 'a>,
+}
+
+impl Track<'_> {
+    /// The latest value at `x`.
+    fn at(&self, x: f64) -> Option<(f64, Option<Interval>)> {
+        let before = self.x.partition_point(|&place| place <= x);
+        let known = self.done || before < self.x.len() || self.x.last() == Some(&x);
+        (before > 0 && known).then(|| (self.value)(before - 1))
+    }
+}
+
+/// The mean of `seeds` at each place where one of them was measured, at most `most` of these.
+///
+/// Seeds that were measured elsewhere count with their latest value before. Where all seeds share their places, this is
+/// [`curve`]. A single seed keeps its own intervals.
+pub fn aligned(seeds: &[Track<'_>], most: usize) -> Vec<CurvePoint> {
+    let mut places: Vec<f64> = seeds.iter().flat_map(|seed| seed.x.iter().copied()).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let point = |k: usize| {
+        let x = places[k];
+        let known: Vec<(f64, Option<Interval>)> = seeds.iter().filter_map(|seed| seed.at(x)).collect();
+        let values: Vec<Vec<f64>> = known.iter().map(|&(value, _)| vec![value]).collect();
+        let point = curve(&[x], &values)[0];
+        CurvePoint { band: if seeds.len() == 1 { known[0].1 } else { point.band }, ..point }
     };
-    at.iter().map(mean).collect()
+    thinned(places.len(), most).into_iter().map(point).collect()
+}
+
+/// The mean of the last `window` of `values[..=k]`; of fewer where there are not so many.
+pub fn moving_average(values: &[f64], window: usize, k: usize) -> f64 {
+    // Summed anew at each place: a running sum would carry the rounding of all values before.
+    let recent = &values[(k + 1).saturating_sub(window)..=k];
+    recent.iter().sum::<f64>() / recent.len() as f64
 }
 
 #[cfg(test)]
@@ -139,6 +185,55 @@ mod tests {
 
     #[test]
     fn a_moving_average_starts_with_what_there_is() {
-        assert_eq!(moving_average(&[1.0, 2.0, 6.0, 4.0], 2, &[0, 1, 3]), [1.0, 1.5, 5.0]);
+        assert_eq!([0, 1, 3].map(|k| moving_average(&[1.0, 2.0, 6.0, 4.0], 2, k)), [1.0, 1.5, 5.0]);
+    }
+
+    fn track(points: &'static [(f64, f64)], done: bool) -> Track<'static> {
+        let own = Interval { low: 0.0, high: 9.0 };
+        Track {
+            x: points.iter().map(|point| point.0).collect(),
+            done,
+            value: Box::new(move |k| (points[k].1, Some(own))),
+        }
+    }
+
+    #[test]
+    fn shared_places_give_the_plain_curve() {
+        let [a, b] = [&[(0.0, 1.0), (5.0, 3.0)], &[(0.0, 2.0), (5.0, 7.0)]];
+        let plain = curve(&[0.0, 5.0], &[vec![1.0, 3.0], vec![2.0, 7.0]]);
+        for done in [true, false] {
+            assert_eq!(aligned(&[track(a, done), track(b, done)], 250), plain);
+        }
+    }
+
+    #[test]
+    fn seeds_count_with_their_latest_value_and_unfinished_ones_up_to_their_last() {
+        let [a, b] = [&[(0.0, 1.0), (4.0, 3.0)], &[(0.0, 5.0), (3.0, 7.0), (6.0, 9.0)][..]];
+        let means = |done| -> Vec<(f64, f64)> {
+            aligned(&[track(a, done), track(b, done)], 250)
+                .iter()
+                .map(|point| (point.x, point.mean))
+                .collect()
+        };
+        assert_eq!(means(true), [(0.0, 3.0), (3.0, 4.0), (4.0, 5.0), (6.0, 6.0)]);
+        assert_eq!(means(false), [(0.0, 3.0), (3.0, 4.0), (4.0, 5.0), (6.0, 9.0)]);
+        // A seed that starts later is absent before.
+        assert_eq!(aligned(&[track(&[(2.0, 1.0)], true), track(a, true)], 250)[0].mean, 1.0);
+        assert!(aligned(&[track(&[], false)], 250).is_empty() && aligned(&[], 250).is_empty());
+    }
+
+    #[test]
+    fn one_seed_keeps_its_own_intervals() {
+        let points = aligned(&[track(&[(0.0, 1.0), (4.0, 3.0)], true)], 250);
+        assert!(points.iter().all(|point| point.band == Some(Interval { low: 0.0, high: 9.0 })));
+        let two = [track(&[(0.0, 1.0)], true), track(&[(0.0, 1.0)], true)];
+        assert_eq!(aligned(&two, 250)[0].band, Some(Interval { low: 1.0, high: 1.0 }));
+    }
+
+    #[test]
+    fn intervals_are_cut_to_what_is_possible() {
+        let estimate = Estimate::of(&[0.0, 1.0, 1.0]).within(Interval { low: 0.0, high: 1.0 });
+        assert_eq!(estimate.interval, Some(Interval { low: 0.0, high: 1.0 }));
+        assert_eq!(Estimate::of(&[0.5]).within(Interval { low: 0.0, high: 1.0 }).interval, None);
     }
 }

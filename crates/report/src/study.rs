@@ -1,18 +1,39 @@
-//! Finished runs, grouped as method → level → seeds.
+//! Runs, grouped as method → level → seeds.
 //!
 //! Runs of one algorithm with the same settings are one method, whatever levels and seeds each of them has: three runs of
 //! Deep-BQRL at three levels are one method at three levels. Where settings differ, or two runs hold the same seed at
-//! the same level, each is a method of its own, told apart by the name of its directory.
+//! the same level, each is a separate method, named with its directory.
+//!
+//! Unfinished runs take part with the rows that they have. A level without any rows is absent.
 
-use bqrl_math::{Buffer, ReturnLaw};
-use bqrl_runs::reader::{Evaluation, LevelFacts, ProblemFacts, Reference, Run, SeedRecord};
+mod measure;
+
+use bqrl_runs::reader::{Reference, Run};
+use bqrl_runs::schema::{SummaryLevel, TaskFacts};
 use thiserror::Error;
 use toml::Table;
 
-use crate::statistics::{Estimate, moving_average};
+pub use self::measure::{Level, Measure, Trained};
+use crate::axis::four_digits;
 
-/// The window of the moving-average reward (§4.2).
-pub const WINDOW: usize = 50;
+/// The horizontal axis of curves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// Training episodes.
+    Episodes,
+    /// Environment steps of all lanes.
+    Steps,
+}
+
+impl Axis {
+    /// In words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Episodes => "training episodes",
+            Self::Steps => "environment steps",
+        }
+    }
+}
 
 /// Runs on one problem.
 #[derive(Debug)]
@@ -23,7 +44,7 @@ pub struct Study<'a> {
     pub methods: Vec<Method<'a>>,
 }
 
-/// One way to learn.
+/// An algorithm with its settings.
 #[derive(Debug)]
 pub struct Method<'a> {
     /// Name of the algorithm, as configurations spell it.
@@ -32,190 +53,6 @@ pub struct Method<'a> {
     pub name: String,
     /// Its levels, ascending.
     pub levels: Vec<Level<'a>>,
-}
-
-/// A method at one level.
-#[derive(Debug)]
-pub struct Level<'a> {
-    /// τ, β and what is best.
-    pub facts: LevelFacts,
-    /// One agent per seed.
-    pub seeds: Vec<Trained<'a>>,
-}
-
-/// An agent after training, looked at from one level.
-#[derive(Debug, Clone, Copy)]
-pub struct Trained<'a> {
-    /// The run it belongs to.
-    pub run: &'a Run,
-    /// Its files.
-    pub record: &'a SeedRecord,
-    /// The place of the level in its run.
-    pub index: usize,
-}
-
-/// What is measured of an agent at a level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// 𝒢_τ, cumulative.
-    QuantilePolicyGap,
-    /// Reg_E, cumulative.
-    ExpectedReturnRegret,
-    /// The mean of the last fifty training returns.
-    MovingAverageReward,
-    /// Q_τ of the final policy.
-    FinalQuantile,
-    /// Q_τ^β of the final policy.
-    FinalBufferedQuantile,
-    /// The mean return of the final policy.
-    FinalMean,
-}
-
-impl Measure {
-    /// All of them, in the order of the tables.
-    pub const ALL: [Self; 6] = [
-        Self::FinalQuantile,
-        Self::FinalBufferedQuantile,
-        Self::FinalMean,
-        Self::QuantilePolicyGap,
-        Self::ExpectedReturnRegret,
-        Self::MovingAverageReward,
-    ];
-
-    /// In full, as axes and columns say it.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::QuantilePolicyGap => "cumulative quantile policy gap",
-            Self::ExpectedReturnRegret => "cumulative expected-return regret",
-            Self::MovingAverageReward => "50-episode moving-average reward",
-            Self::FinalQuantile => "final quantile Q_τ",
-            Self::FinalBufferedQuantile => "final buffered quantile Q_τ^β",
-            Self::FinalMean => "final mean return",
-        }
-    }
-
-    /// As machines spell it.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::QuantilePolicyGap => "quantile_policy_gap",
-            Self::ExpectedReturnRegret => "expected_return_regret",
-            Self::MovingAverageReward => "moving_average_reward",
-            Self::FinalQuantile => "final_quantile",
-            Self::FinalBufferedQuantile => "final_buffered_quantile",
-            Self::FinalMean => "final_mean",
-        }
-    }
-
-    /// Whether less is better.
-    pub fn is_loss(self) -> bool {
-        matches!(self, Self::QuantilePolicyGap | Self::ExpectedReturnRegret)
-    }
-
-    /// Of one agent at the end of its training.
-    pub fn of(self, trained: &Trained<'_>) -> f64 {
-        match self {
-            Self::MovingAverageReward => {
-                let returns = &trained.record.returns;
-                moving_average(returns, WINDOW, &[returns.len() - 1])[0]
-            }
-            _ => self.in_evaluation(trained.last()),
-        }
-    }
-
-    /// Of an evaluation, which does not know the rewards of training.
-    fn in_evaluation(self, evaluation: &Evaluation) -> f64 {
-        match self {
-            Self::QuantilePolicyGap => evaluation.quantile_policy_gap,
-            Self::ExpectedReturnRegret => evaluation.expected_return_regret,
-            Self::FinalQuantile => evaluation.quantile,
-            Self::FinalBufferedQuantile => evaluation.buffered_quantile,
-            Self::FinalMean => evaluation.mean,
-            Self::MovingAverageReward => unreachable!("read from the returns"),
-        }
-    }
-}
-
-impl<'a> Trained<'a> {
-    /// Evaluations of the greedy policy.
-    pub fn evaluations(&self) -> &'a [Evaluation] {
-        &self.record.evaluations[self.index]
-    }
-
-    /// Evaluations of a stochastic policy itself.
-    pub fn distribution(&self) -> Option<&'a [Evaluation]> {
-        self.record.distribution.as_ref().map(|levels| levels[self.index].as_slice())
-    }
-
-    /// The last evaluation.
-    pub fn last(&self) -> &'a Evaluation {
-        self.evaluations().last().expect("a run that was read has evaluations at every level")
-    }
-
-    /// The law of the final policy's return.
-    pub fn law(&self) -> Option<ReturnLaw> {
-        let tau = self.facts().tau;
-        let rows = self.record.law.as_ref()?.iter().filter(|row| row.tau.is_none_or(|of| of == tau));
-        ReturnLaw::from_atoms(rows.map(|row| (row.value, row.probability))).ok()
-    }
-
-    /// τ, β and what is best.
-    pub fn facts(&self) -> LevelFacts {
-        self.run.summary.taus[self.index]
-    }
-
-    /// The final policy, `cells[stage][state]`.
-    pub fn policy(&self, problem: &ProblemFacts) -> Option<Vec<Vec<Option<usize>>>> {
-        let tau = self.facts().tau;
-        let mut cells = vec![vec![None; problem.states.len()]; problem.horizon];
-        let mut any = false;
-        for row in self.record.policy.as_ref()? {
-            if row.tau.is_none_or(|of| of == tau) {
-                // A run without a problem.json of its own was read without these bounds.
-                if row.action >= problem.actions.len() {
-                    return None;
-                }
-                *cells.get_mut(row.stage)?.get_mut(row.state)? = Some(row.action);
-                any = true;
-            }
-        }
-        any.then_some(cells)
-    }
-
-    /// Whether one policy was written down for all levels.
-    pub fn serves_all_levels(&self) -> bool {
-        self.run.summary.taus.len() > 1
-            && self.record.policy.as_ref().is_some_and(|rows| rows.iter().all(|row| row.tau.is_none()))
-    }
-
-    /// The window (τ, β).
-    pub fn buffer(&self) -> Option<Buffer> {
-        Buffer::new(self.facts().tau, self.facts().beta).ok()
-    }
-}
-
-impl Level<'_> {
-    /// A measure of all seeds.
-    pub fn samples(&self, measure: Measure) -> Vec<f64> {
-        self.seeds.iter().map(|trained| measure.of(trained)).collect()
-    }
-
-    /// A measure over seeds.
-    pub fn estimate(&self, measure: Measure) -> Estimate {
-        Estimate::of(&self.samples(measure))
-    }
-
-    /// The same for the stochastic policies themselves, where all seeds have them.
-    pub fn distribution_samples(&self, measure: Measure) -> Option<Vec<f64>> {
-        let of = |trained: &Trained<'_>| {
-            let last = trained.distribution()?.last()?;
-            Some(if measure == Measure::MovingAverageReward {
-                measure.of(trained)
-            } else {
-                measure.in_evaluation(last)
-            })
-        };
-        self.seeds.iter().map(of).collect()
-    }
 }
 
 impl<'a> Method<'a> {
@@ -270,7 +107,6 @@ impl<'a> Study<'a> {
             let joins = |group: &&mut Vec<usize>| {
                 settings[group[0]] == settings[index]
                     && runs[group[0]].summary.algo == run.summary.algo
-                    && episodes_evaluated(&runs[group[0]]) == episodes_evaluated(run)
                     && !group.iter().any(|&other| overlap(&runs[other], run))
             };
             match groups.iter_mut().find(joins) {
@@ -296,7 +132,9 @@ impl<'a> Study<'a> {
             let members: Vec<&Run> = group.iter().map(|&index| &runs[index]).collect();
             Method { algo: &run.summary.algo, name, levels: levels(&members) }
         };
-        Ok(Self { runs, methods: groups.iter().map(method).collect() })
+        let mut methods: Vec<Method<'a>> = groups.iter().map(method).collect();
+        share_references(&mut methods);
+        Ok(Self { runs, methods })
     }
 
     /// All levels, ascending.
@@ -308,13 +146,54 @@ impl<'a> Study<'a> {
         taus
     }
 
+    /// The measures that some seed has, in the order of the tables.
+    pub fn measures(&self) -> Vec<Measure> {
+        let has = |measure: &Measure| {
+            let mut levels = self.methods.iter().flat_map(|method| &method.levels);
+            levels.any(|level| !level.samples(*measure).is_empty())
+        };
+        Measure::ALL.into_iter().filter(has).collect()
+    }
+
+    /// The axis of all curves: episodes, unless a run counts steps or has several lanes.
+    pub fn axis(&self) -> Axis {
+        if self.runs.iter().any(Run::counts_steps) { Axis::Steps } else { Axis::Episodes }
+    }
+
+    /// Whether every policy was evaluated exactly.
+    pub fn is_exact(&self) -> bool {
+        self.runs.iter().all(|run| run.summary.exact)
+    }
+
+    /// Warnings about comparing the runs, a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut lengths: Vec<(&str, String)> = Vec::new();
+        for method in &self.methods {
+            for trained in method.agents() {
+                let entry = (method.name.as_str(), length(trained.run));
+                if !lengths.contains(&entry) {
+                    lengths.push(entry);
+                }
+            }
+        }
+        if lengths.iter().any(|(_, length)| *length != lengths[0].1) {
+            let words: Vec<String> =
+                lengths.iter().map(|(name, length)| format!("{name} {length}")).collect();
+            let cumulative = self.measures().iter().any(|measure| measure.is_loss());
+            let means = if cumulative { "; cumulative measures grow with the length" } else { "" };
+            warnings.push(format!("The runs differ in length ({}){means}.", words.join(", ")));
+        }
+        warnings
+    }
+
     /// The problem's name.
     pub fn problem_name(&self) -> &'a str {
         self.problem().map_or(&self.runs[0].summary.problem, |problem| &problem.name)
     }
 
     /// The problem, from the first run that describes it.
-    pub fn problem(&self) -> Option<&'a ProblemFacts> {
+    pub fn problem(&self) -> Option<&'a TaskFacts> {
         self.runs.iter().find_map(|run| run.problem.as_ref())
     }
 
@@ -328,17 +207,31 @@ fn shown(run: &Run) -> String {
     run.path.display().to_string()
 }
 
+/// How long each seed of a run trained, or has trained so far.
+pub(crate) fn length(run: &Run) -> String {
+    match run.summary.steps {
+        None => format!("{} episodes", run.summary.episodes),
+        Some(steps) if run.is_finished() => format!("{steps} steps"),
+        Some(steps) => format!("{} steps", four_digits(steps as f64 * run.state.fraction())),
+    }
+}
+
 fn levels<'a>(runs: &[&'a Run]) -> Vec<Level<'a>> {
     let mut levels: Vec<Level<'a>> = Vec::new();
-    for run in runs {
-        for (index, &facts) in run.summary.taus.iter().enumerate() {
+    for run in runs.iter().filter(|run| !run.seeds.is_empty()) {
+        let taus = &run.summary.taus;
+        for (index, facts) in taus.iter().map(SummaryLevel::facts).enumerate() {
+            let same = |tau: f64, beta: f64| (tau, beta) == (facts.tau, facts.beta);
             // A level that was asked for twice is one level.
-            if run.summary.taus[..index].contains(&facts) {
+            if taus[..index].iter().any(|other| same(other.tau, other.beta)) {
                 continue;
             }
             let seeds = run.seeds.iter().map(|record| Trained { run, record, index });
-            match levels.iter_mut().find(|level| level.facts == facts) {
-                Some(level) => level.seeds.extend(seeds),
+            match levels.iter_mut().find(|level| same(level.facts.tau, level.facts.beta)) {
+                Some(level) => {
+                    level.facts.best_quantile = level.facts.best_quantile.or(facts.best_quantile);
+                    level.seeds.extend(seeds);
+                }
                 None => levels.push(Level { facts, seeds: seeds.collect() }),
             }
         }
@@ -347,24 +240,31 @@ fn levels<'a>(runs: &[&'a Run]) -> Vec<Level<'a>> {
     levels
 }
 
+/// The best quantile is a fact of the problem: a run that does not know it yet learns it from another.
+fn share_references(methods: &mut [Method<'_>]) {
+    let levels = || methods.iter().flat_map(|method| &method.levels);
+    let known: Vec<(f64, f64)> =
+        levels().filter_map(|level| Some((level.facts.tau, level.facts.best_quantile?))).collect();
+    for level in methods.iter_mut().flat_map(|method| &mut method.levels) {
+        let same = known.iter().find(|(tau, _)| *tau == level.facts.tau).map(|&(_, best)| best);
+        level.facts.best_quantile = level.facts.best_quantile.or(same);
+    }
+}
+
 /// Whether two runs hold the same seed at the same level, or other windows at one level.
 fn overlap(a: &Run, b: &Run) -> bool {
     let seeds = a.summary.seeds.iter().any(|seed| b.summary.seeds.contains(seed));
     let pairs = || a.summary.taus.iter().flat_map(|a| b.summary.taus.iter().map(move |b| (a, b)));
-    pairs().any(|(a, b)| a.tau == b.tau && (seeds || a != b))
+    pairs().any(|(a, b)| a.tau == b.tau && (seeds || a.beta != b.beta))
 }
 
-fn episodes_evaluated(run: &Run) -> Vec<usize> {
-    run.seeds[0].evaluations[0].iter().map(|row| row.episode).collect()
-}
-
-/// The configuration but for what may differ within a method: levels, seeds, and how often a checkpoint is made.
+/// The configuration without the keys that may differ within a method: levels, seeds, and how often a checkpoint is made.
 fn settings(run: &Run) -> Result<Table, StudyError> {
     let mut table: Table = run.config.parse().map_err(|error: toml::de::Error| StudyError::Config {
         path: run.path.join("config.toml").display().to_string(),
         message: error.message().to_owned(),
     })?;
-    // The problem is compared by what it is.
+    // Problems are compared by `same_problem`.
     table.remove("problem");
     if let Some(toml::Value::Table(protocol)) = table.get_mut("run") {
         for key in ["tau", "beta", "seeds", "checkpoint_every"] {
@@ -397,14 +297,17 @@ fn same_problem(first: &Run, run: &Run) -> Result<(), StudyError> {
             difference = Some(format!("actions {} and {}", b.actions.join(", "), a.actions.join(", ")));
         }
     }
-    let (a, b) = (first.summary.max_mean, run.summary.max_mean);
-    if difference.is_none() && a != b {
-        difference = Some(format!("largest mean {b} and {a}"));
+    // A reference that only one of them knows does not contradict the other.
+    if let (Some(a), Some(b)) = (first.summary.max_mean, run.summary.max_mean)
+        && a != b
+    {
+        difference.get_or_insert(format!("largest mean {b} and {a}"));
     }
     for level in &run.summary.taus {
         let same = first.summary.taus.iter().find(|other| other.tau == level.tau);
-        if let Some(other) = same.filter(|other| other.best_quantile != level.best_quantile) {
-            let (a, b) = (other.best_quantile, level.best_quantile);
+        if let (Some(a), Some(b)) = (same.and_then(|other| other.best_quantile), level.best_quantile)
+            && a != b
+        {
             difference.get_or_insert(format!("best quantile {b} and {a} at tau {}", level.tau));
         }
     }

@@ -45,10 +45,12 @@ pub(crate) enum Tone {
     Buffered,
     Green,
     Amber,
+    Rose,
+    Indigo,
 }
 
 impl Tone {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Paper,
         Self::Ink,
         Self::Muted,
@@ -61,14 +63,33 @@ impl Tone {
         Self::Buffered,
         Self::Green,
         Self::Amber,
+        Self::Rose,
+        Self::Indigo,
     ];
 
-    /// Colour and dashes of the curve with this index. Six hues that colour-blind readers can tell apart, dark enough for
-    /// letters on white; further curves repeat them dashed.
+    /// Colour and dashes of the curve with this index.
+    ///
+    /// Six hues that colour-blind readers can distinguish, dark enough for letters on white. Nine hues are too many to
+    /// distinguish safely, so the next three are dashed as well; further curves repeat the nine in other dashes.
     pub fn of_series(index: usize) -> (Self, &'static str) {
-        let tones =
-            [Self::Planned, Self::Quantile, Self::Green, Self::Buffered, Self::Amber, Self::Reference];
-        (tones[index % 6], ["", "7 3", "2 3"][index / 6 % 3])
+        let tones = [
+            Self::Planned,
+            Self::Quantile,
+            Self::Green,
+            Self::Buffered,
+            Self::Amber,
+            Self::Reference,
+            Self::Indigo,
+            Self::Rose,
+            Self::Ink,
+        ];
+        let dashes = match index {
+            0..6 => "",
+            6..9 => "8 3",
+            9..18 => "10 3 2 3",
+            _ => "3 3",
+        };
+        (tones[index % tones.len()], dashes)
     }
 
     /// Name, colour on light paper, colour in dark mode.
@@ -86,11 +107,13 @@ impl Tone {
             Self::Buffered => ("buffered", "#8f4a77", "#dd9cc2"),
             Self::Green => ("green", "#007a5a", "#2fc49b"),
             Self::Amber => ("amber", "#946800", "#f0b93a"),
+            Self::Rose => ("rose", "#b0003a", "#ff7a9c"),
+            Self::Indigo => ("indigo", "#4b3fa8", "#a79bf5"),
         }
     }
 }
 
-/// What a shape is filled with.
+/// The fill of a shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fill<'a> {
     Tone(Tone),
@@ -111,7 +134,7 @@ pub(crate) struct Lettering {
     pub anchor: Anchor,
 }
 
-/// Which part of a text stands at its point.
+/// The part of a text that is at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -445,6 +468,18 @@ mod tests {
     fn numbers_are_short_and_never_minus_zero() {
         let shown: Vec<String> = [1.0, 0.126, -0.001, 1200.0, -3.456, 0.1 + 0.2].map(number).into();
         assert_eq!(shown, ["1", "0.13", "0", "1200", "-3.46", "0.3"]);
+    }
+
+    #[test]
+    fn eighteen_curves_are_told_apart() {
+        let styles: Vec<String> = (0..18).map(|index| format!("{:?}", Tone::of_series(index))).collect();
+        for (index, style) in styles.iter().enumerate() {
+            assert!(!styles[..index].contains(style), "{style}");
+        }
+        // The first six differ by colour alone, and the first nine even without dashes.
+        assert!((0..6).all(|index| Tone::of_series(index).1.is_empty()));
+        let tones: Vec<Tone> = (0..9).map(|index| Tone::of_series(index).0).collect();
+        assert!((0..9).all(|index| !tones[..index].contains(&tones[index])));
     }
 
     #[test]

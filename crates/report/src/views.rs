@@ -1,140 +1,35 @@
 //! The figures of a study: which numbers go into which picture.
 
+mod learning;
+
 use std::collections::BTreeMap;
 
+use bqrl_math::Interval;
 use bqrl_math::buffer::eta;
 use bqrl_math::score::{Score, sort};
-use bqrl_runs::reader::{Evaluation, ProblemFacts};
+use bqrl_runs::schema::TaskFacts;
 
+pub use self::learning::learning_curves;
+use self::learning::seeds_in_words;
 use crate::axis::four_digits;
-use crate::curves::{self, Curve, CurvePanel, CurvePlot, Over};
 use crate::figure::Figure;
 use crate::policy_map::{self, Panel, PolicyMap};
 use crate::prediction_plot::{self, ActionPrediction, PredictionPanel, PredictionPlot};
 use crate::quantile_curve::{self, ExactCurve, Learned, QuantileCurve, Role};
-use crate::statistics::{curve, moving_average, thinned};
-use crate::study::{Level, Measure, Method, Study, Trained, WINDOW};
+use crate::statistics::{CurvePoint, curve, cut};
+use crate::study::{Level, Measure, Method, Study, Trained};
 
-/// Points of a curve: one per unit of a narrow plot, few enough for a small file after 100 000 episodes.
-const POINTS: usize = 250;
 /// Panels of a figure that shows single agents.
 const PANELS: usize = 3;
 
-/// Cumulative measures, or the moving-average reward, over training: a row of panels per measure, one per level.
-pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], taus: &[f64]) -> Figure {
-    let panel = |measure: Measure, tau: f64| CurvePanel {
-        heading: format!("τ = {}", four_digits(tau)),
-        measure: measure.title().to_owned(),
-        over: Over::Numbers("training episodes".to_owned()),
-        curves: study
-            .methods
-            .iter()
-            .enumerate()
-            .flat_map(|(colour, method)| curves_of(method, colour, measure, tau))
-            .collect(),
-    };
-    let panels: Vec<CurvePanel> =
-        measures.iter().flat_map(|&measure| taus.iter().map(move |&tau| panel(measure, tau))).collect();
-    let mut notes = Vec::new();
-    if measures.iter().all(|measure| measure.is_loss()) {
-        notes.push("lower is better");
-    }
-    let shared_scale = measures == [Measure::MovingAverageReward];
-    if !shared_scale && panels.len() > 1 {
-        notes.push("each panel has its own scale");
-    }
-    if panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.dashed) {
-        notes.push("dashed: the stochastic policy itself, solid: its most probable actions");
-    }
-    curves::draw(&CurvePlot {
-        title: title.to_owned(),
-        problem: format!("{} · {}", study.problem_name(), seeds_in_words(study, taus)),
-        panels,
-        shared_scale,
-        note: notes.join("; "),
-    })
-}
-
-fn curves_of(method: &Method<'_>, colour: usize, measure: Measure, tau: f64) -> Vec<Curve> {
-    let Some(level) = method.level(tau) else { return Vec::new() };
-    let label = method.name.clone();
-    if measure == Measure::MovingAverageReward {
-        let episodes = level.seeds.iter().map(|trained| trained.record.returns.len()).min().unwrap_or(0);
-        // Only whole windows, unless the run has none.
-        let first = WINDOW.min(episodes).saturating_sub(1);
-        let at: Vec<usize> = thinned(episodes - first, POINTS).into_iter().map(|k| k + first).collect();
-        let x: Vec<f64> = at.iter().map(|&k| (k + 1) as f64).collect();
-        let seeds: Vec<Vec<f64>> =
-            level.seeds.iter().map(|trained| moving_average(&trained.record.returns, WINDOW, &at)).collect();
-        return vec![Curve { label, colour, dashed: false, points: curve(&x, &seeds) }];
-    }
-    let value = |row: &Evaluation| match measure {
-        Measure::QuantilePolicyGap => row.quantile_policy_gap,
-        Measure::ExpectedReturnRegret => row.expected_return_regret,
-        Measure::FinalQuantile => row.quantile,
-        Measure::FinalBufferedQuantile => row.buffered_quantile,
-        Measure::FinalMean | Measure::MovingAverageReward => row.mean,
-    };
-    let over = |evaluations: &dyn Fn(&Trained<'_>) -> Option<Vec<Evaluation>>| {
-        let seeds: Vec<Vec<Evaluation>> = level.seeds.iter().map(evaluations).collect::<Option<_>>()?;
-        let rows = seeds.iter().map(Vec::len).min().unwrap_or(0);
-        let at = thinned(rows, POINTS);
-        let x: Vec<f64> = at.iter().map(|&k| seeds[0][k].episode as f64).collect();
-        let values: Vec<Vec<f64>> =
-            seeds.iter().map(|seed| at.iter().map(|&k| value(&seed[k])).collect()).collect();
-        Some(curve(&x, &values))
-    };
-    let mut curves = Vec::new();
-    if let Some(points) = over(&|trained| Some(trained.evaluations().to_vec())) {
-        curves.push(Curve { label, colour, dashed: false, points });
-    }
-    // Regret is what training collected: the same whichever policy is looked at.
-    if measure != Measure::ExpectedReturnRegret
-        && let Some(points) = over(&|trained| trained.distribution().map(<[Evaluation]>::to_vec))
-    {
-        curves.push(Curve { label: format!("{} drawn", method.name), colour, dashed: true, points });
-    }
-    curves
-}
-
-/// "mean of 3 seeds, pointwise 95 % Student-t interval", with the numbers of each method where they differ.
-pub(crate) fn seeds_in_words(study: &Study<'_>, taus: &[f64]) -> String {
-    let counts: Vec<(&str, usize)> = study
-        .methods
-        .iter()
-        .flat_map(|method| {
-            let levels = method.levels.iter().filter(|level| taus.contains(&level.facts.tau));
-            levels.map(|level| (method.name.as_str(), level.seeds.len()))
-        })
-        .collect();
-    let (fewest, most) = (
-        counts.iter().map(|count| count.1).min().unwrap_or(0),
-        counts.iter().map(|count| count.1).max().unwrap_or(0),
-    );
-    if most <= 1 {
-        return "one seed, so there is no interval".to_owned();
-    }
-    if fewest == most {
-        return format!("mean of {most} seeds, band: pointwise 95 % Student-t interval");
-    }
-    let mut by_method: Vec<(&str, usize, usize)> = Vec::new();
-    for (name, n) in counts {
-        match by_method.iter_mut().find(|known| known.0 == name) {
-            Some(known) => *known = (name, known.1.min(n), known.2.max(n)),
-            None => by_method.push((name, n, n)),
-        }
-    }
-    let words = by_method.iter().map(|&(name, low, high)| {
-        if low == high { format!("{name} {low}") } else { format!("{name} {low} to {high}") }
-    });
-    let words = words.collect::<Vec<_>>().join(", ");
-    format!("mean over seeds ({words}), band: pointwise 95 % Student-t interval")
-}
-
-/// Achieved quantiles against their levels; nothing where no run has exact references and none serves all levels.
+/// Achieved quantiles against their levels; `None` where no run has exact references and none serves all levels.
 pub fn quantile_curve(study: &Study<'_>) -> Option<Figure> {
-    let learned: Vec<Learned> =
-        study.methods.iter().enumerate().map(|(colour, method)| learned(method, colour)).collect();
+    let best = best_quantiles(study);
+    let methods = study.methods.iter().enumerate();
+    let learned: Vec<Learned> = methods
+        .map(|(colour, method)| learned(method, colour, &best))
+        .filter(|learned| !learned.points.is_empty())
+        .collect();
     if study.reference().is_none() && learned.iter().all(|learned| !learned.connected) {
         return None;
     }
@@ -153,7 +48,10 @@ pub fn quantile_curve(study: &Study<'_>) -> Option<Figure> {
     .collect();
     let mut notes = Vec::new();
     if learned.iter().any(|learned| learned.connected) {
-        notes.push("curves: agents that serve every level, thin lines are their seeds");
+        notes.push(
+            "curves: agents that serve every level, thin lines are their seeds; each holds the value of a level until the \
+             next level that was evaluated",
+        );
     }
     if learned.iter().any(|learned| !learned.connected) {
         notes.push("dots: agents evaluated at the levels of their runs only, side by side at each level");
@@ -163,7 +61,8 @@ pub fn quantile_curve(study: &Study<'_>) -> Option<Figure> {
         problem: format!(
             "{} · {}",
             study.problem_name(),
-            seeds_in_words(study, &study.taus()).replace("band: ", "band or bar: ")
+            seeds_in_words(study, &[Measure::FinalQuantile], &study.taus())
+                .replace("band: ", "band or bar: ")
         ),
         exact,
         learned,
@@ -171,7 +70,13 @@ pub fn quantile_curve(study: &Study<'_>) -> Option<Figure> {
     }))
 }
 
-fn learned(method: &Method<'_>, colour: usize) -> Learned {
+/// (τ, Q*_τ), where it is exact.
+fn best_quantiles(study: &Study<'_>) -> Vec<(f64, f64)> {
+    let rows = study.reference().unwrap_or_default().iter().filter(|row| row.policy == "optimal");
+    rows.map(|row| (row.tau, row.quantile)).collect()
+}
+
+fn learned(method: &Method<'_>, colour: usize, best: &[(f64, f64)]) -> Learned {
     let label = method.name.clone();
     let agents = method.agents();
     let achieved: Option<Vec<Vec<(f64, f64)>>> = agents
@@ -182,20 +87,28 @@ fn learned(method: &Method<'_>, colour: usize) -> Learned {
         })
         .collect();
     let taus = |seed: &[(f64, f64)]| seed.iter().map(|point| point.0).collect::<Vec<f64>>();
-    if let Some(seeds) = achieved.filter(|seeds| seeds.iter().all(|seed| taus(seed) == taus(&seeds[0]))) {
+    let achieved = achieved.filter(|seeds| seeds.iter().all(|seed| taus(seed) == taus(&seeds[0])));
+    if let Some(seeds) = achieved.filter(|seeds| !seeds.is_empty()) {
         let values: Vec<Vec<f64>> =
             seeds.iter().map(|seed| seed.iter().map(|point| point.1).collect()).collect();
-        let points = curve(&taus(&seeds[0]), &values);
+        // No quantile is above the best one, and none below the lowest return that was seen.
+        let lowest = method.levels.iter().map(|level| level.bounds(Measure::FinalQuantile).low);
+        let low = lowest.chain(values.iter().flatten().copied()).fold(f64::INFINITY, f64::min);
+        let possible = |point: CurvePoint| {
+            let best = best.iter().find(|(tau, _)| *tau == point.x).map_or(f64::INFINITY, |&(_, best)| best);
+            CurvePoint { band: point.band.map(|band| cut(band, Interval { low, high: best })), ..point }
+        };
+        let points = curve(&taus(&seeds[0]), &values).into_iter().map(possible).collect();
         return Learned { label, colour, points, seeds, connected: true };
     }
     let point = |level: &Level<'_>| {
-        let samples = level.samples(Measure::FinalQuantile);
-        curve(&[level.facts.tau], &samples.iter().map(|&value| vec![value]).collect::<Vec<_>>())[0]
+        let estimate = level.estimate(Measure::FinalQuantile)?;
+        Some(CurvePoint { x: level.facts.tau, mean: estimate.mean, band: estimate.interval })
     };
     Learned {
         label,
         colour,
-        points: method.levels.iter().map(point).collect(),
+        points: method.levels.iter().filter_map(point).collect(),
         seeds: Vec::new(),
         connected: false,
     }
@@ -209,7 +122,7 @@ pub fn shown_agents<'a>(method: &Method<'a>) -> Vec<Trained<'a>> {
     }
 }
 
-/// The final policies of a method; nothing where none was written down.
+/// The final policies of a method; `None` where no run has them.
 pub fn policies(study: &Study<'_>, method: &Method<'_>) -> Option<Figure> {
     let problem = study.problem()?;
     let mut agents = shown_agents(method);
@@ -229,7 +142,7 @@ pub fn policies(study: &Study<'_>, method: &Method<'_>) -> Option<Figure> {
 /// Policies side by side.
 pub(crate) fn policy_panels(
     title: &str,
-    problem: &ProblemFacts,
+    problem: &TaskFacts,
     agents: &[Trained<'_>],
     heading: impl Fn(&Trained<'_>) -> String,
 ) -> Option<Figure> {
@@ -238,7 +151,7 @@ pub(crate) fn policy_panels(
     if mapped.is_empty() {
         return None;
     }
-    // States in which nothing is ever chosen, such as the absorbing one, have no row.
+    // States without a choice, such as an absorbing one, have no row.
     let chosen = |&s: &usize| mapped.iter().any(|(_, cells)| cells.iter().any(|stage| stage[s].is_some()));
     let shown: Vec<usize> = (0..problem.states.len()).filter(chosen).collect();
     let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
@@ -257,7 +170,7 @@ pub(crate) fn policy_panels(
     }))
 }
 
-/// Laws of a method's final policies beside what its critics predict; nothing where no law was written down.
+/// Laws of a method's final policies beside the predictions of its critics; `None` where no run has a law.
 pub fn laws(study: &Study<'_>, method: &Method<'_>) -> Option<Figure> {
     let actions = study.problem().map_or(&[][..], |problem| problem.actions.as_slice());
     let panel = |agent: Trained<'_>| {
@@ -283,12 +196,11 @@ pub fn laws(study: &Study<'_>, method: &Method<'_>) -> Option<Figure> {
     if panels.is_empty() {
         return None;
     }
-    let exact = study.runs.iter().all(|run| run.summary.exact);
     Some(prediction_plot::draw(&PredictionPlot {
-        title: format!("What {} believes, and what is true", method.name),
+        title: format!("Predicted and attained returns of {}", method.name),
         problem: study.problem_name().to_owned(),
         panels,
-        note: if exact { "exact laws, no sampling" } else { "laws of played episodes" }.to_owned(),
+        note: if study.is_exact() { "exact laws, no sampling" } else { "laws of played episodes" }.to_owned(),
     }))
 }
 

@@ -1,108 +1,16 @@
 //! Runs made by hand, as pages: what is written there is what the runs hold.
 
-use std::path::PathBuf;
+mod support;
 
+use bqrl_math::Interval;
 use bqrl_report::document::document;
 use bqrl_report::paper;
 use bqrl_report::study::{Measure, Study};
-use bqrl_runs::reader::{
-    Achieved, Atom, Choice, Evaluation, LevelFacts, Prediction, ProblemFacts, Reference, Run, SeedRecord,
-    Summary,
-};
+use bqrl_runs::reader::{Achieved, Run};
+use support::{page, rows_after, run};
 
 /// Half-width of the interval of three numbers with s = 1: t_{.975, 2}/√3.
 const T_OF_THREE: f64 = 4.302652729911275 / 1.7320508075688772;
-
-fn level(tau: f64) -> LevelFacts {
-    LevelFacts { tau, beta: tau, best_quantile: 0.75 + tau / 4.0 }
-}
-
-/// A seed whose numbers follow from the seed: every one differs from every other.
-fn seed(seed: u64, taus: &[f64], episodes: usize) -> SeedRecord {
-    let evaluation = |tau: f64, episode: usize| Evaluation {
-        episode,
-        quantile: 0.5 + tau / 10.0 + seed as f64 / 1000.0,
-        buffered_quantile: 0.4 + tau / 10.0 + seed as f64 / 1000.0,
-        mean: 0.6 + tau / 10.0 + seed as f64 / 1000.0,
-        quantile_policy_gap: episode as f64 * tau * (1.0 + seed as f64 / 10.0),
-        expected_return_regret: episode as f64 / 7.0 * (1.0 + seed as f64 / 10.0),
-    };
-    let rows = |&tau: &f64| (0..=episodes / 10).map(|k| evaluation(tau, 10 * k)).collect();
-    let choice = |k: usize| Choice { tau: None, stage: k / 3, state: k % 3, action: (k + k / 3) % 2 };
-    let prediction = |k: usize| Prediction {
-        critic: k / 8,
-        action: k / 4 % 2,
-        level: (k % 4) as f64 / 4.0 + 0.125,
-        value: (k % 8) as f64 / 10.0 + (k / 8) as f64 / 50.0,
-    };
-    let atom = |(value, probability)| Atom { tau: None, value, probability };
-    SeedRecord {
-        seed,
-        returns: (0..episodes).map(|t| ((t * 7 + seed as usize) % 11) as f64 / 11.0).collect(),
-        evaluations: taus.iter().map(rows).collect(),
-        distribution: None,
-        policy: Some((0..12).map(choice).collect()),
-        law: Some([(0.0, 0.25), (0.5, 0.25), (1.0, 0.5)].map(atom).to_vec()),
-        predictions: Some((0..16).map(prediction).collect()),
-        achieved: None,
-    }
-}
-
-fn run(path: &str, algo: &str, taus: &[f64], seeds: &[u64], episodes: usize) -> Run {
-    let levels: Vec<LevelFacts> = taus.iter().map(|&tau| level(tau)).collect();
-    let reference = |policy: &str, drop: f64| -> Vec<Reference> {
-        let row = |k: u32| Reference {
-            policy: policy.into(),
-            tau: f64::from(k) / 20.0,
-            quantile: (f64::from(k) / 5.0).floor() / 4.0 - drop,
-            mean: None,
-        };
-        (1..20).map(row).collect()
-    };
-    let (run, agent) = (format!("tau = {taus:?}\nseeds = {seeds:?}"), format!("kind = \"{algo}\""));
-    Run {
-        path: PathBuf::from(path),
-        config: format!("[problem]\nname = \"coin\"\n[run]\n{run}\n[agent]\n{agent}\n"),
-        summary: Summary {
-            problem: "coin".into(),
-            algo: algo.into(),
-            episodes,
-            seeds: seeds.to_vec(),
-            exact: true,
-            max_mean: 0.875,
-            taus: levels.clone(),
-            env_steps: 1,
-            updates: 2,
-            seconds: 3.0,
-        },
-        problem: Some(ProblemFacts {
-            name: "coin".into(),
-            horizon: 4,
-            discount: 1.0,
-            states: ["low", "middle", "high", "over"].map(str::to_owned).to_vec(),
-            actions: ["stop", "go"].map(str::to_owned).to_vec(),
-            ordered: true,
-            exact: true,
-            max_mean: 0.875,
-            levels,
-        }),
-        reference: Some([reference("optimal", 0.0), reference("risk-neutral", 0.1)].concat()),
-        seeds: seeds.iter().map(|&s| seed(s, taus, episodes)).collect(),
-    }
-}
-
-fn page(runs: &[Run]) -> String {
-    document(&Study::new(runs).unwrap(), "0.0.0").html
-}
-
-/// The numbers in each row of the table after `heading`, to the last digit.
-fn rows_after(html: &str, heading: &str) -> Vec<Vec<f64>> {
-    let table = html.split(heading).nth(1).unwrap().split("<tbody>").nth(1).unwrap().split("</tbody>").next();
-    let numbers = |row: &str| {
-        row.split("<data value=\"").skip(1).map(|n| n.split('"').next().unwrap().parse().unwrap()).collect()
-    };
-    table.unwrap().split("<tr>").skip(1).map(numbers).collect()
-}
 
 #[test]
 fn the_numbers_of_every_seed_are_in_the_page_to_the_last_digit() {
@@ -112,7 +20,7 @@ fn the_numbers_of_every_seed_are_in_the_page_to_the_last_digit() {
     for (index, tau) in [0.1, 0.5].into_iter().enumerate() {
         for record in &runs[0].seeds {
             let last = record.evaluations[index].last().unwrap();
-            let reward = record.returns[50..].iter().sum::<f64>() / 50.0;
+            let reward = record.returns()[50..].iter().sum::<f64>() / 50.0;
             wanted.push(vec![
                 tau,
                 tau,
@@ -120,8 +28,8 @@ fn the_numbers_of_every_seed_are_in_the_page_to_the_last_digit() {
                 last.quantile,
                 last.buffered_quantile,
                 last.mean,
-                last.quantile_policy_gap,
-                last.expected_return_regret,
+                last.quantile_policy_gap.unwrap(),
+                last.expected_return_regret.unwrap(),
                 reward,
             ]);
         }
@@ -258,15 +166,15 @@ fn different_problems_are_not_mixed() {
     assert!(
         refused(&|b| b.problem.as_mut().unwrap().actions[1] = "run".into()).contains("actions stop, run")
     );
-    assert!(refused(&|b| b.summary.max_mean = 0.5).contains("largest mean 0.5 and 0.875"));
-    assert!(refused(&|b| b.summary.taus[0].best_quantile = 0.0).contains("best quantile 0 and 0.775"));
+    assert!(refused(&|b| b.summary.max_mean = Some(0.5)).contains("largest mean 0.5 and 0.875"));
+    assert!(refused(&|b| b.summary.taus[0].best_quantile = Some(0.0)).contains("best quantile 0 and 0.775"));
     assert!(refused(&|b| b.config = "tau = ".into()).starts_with("reading b/config.toml: "));
     assert_eq!(refused(&|b| b.path = "a".into()), "a was given twice");
     assert_eq!(Study::new(&[]).unwrap_err().to_string(), "there is no run to report on");
 }
 
 #[test]
-fn what_a_run_does_not_hold_is_left_out_in_a_line() {
+fn missing_files_leave_parts_out_and_a_line_says_so() {
     let mut old = run("a", "deep-bqrl", &[0.1], &[1, 2], 100);
     old.problem = None;
     old.reference = None;
@@ -288,7 +196,9 @@ fn a_stochastic_policy_is_shown_as_its_mode_and_as_itself() {
     let mut ppo = run("a", "ppo", &[0.5], &[1, 2], 100);
     for record in &mut ppo.seeds {
         let mut drawn = record.evaluations.clone();
-        drawn[0].iter_mut().for_each(|row| row.quantile_policy_gap *= 2.0);
+        drawn[0]
+            .iter_mut()
+            .for_each(|row| row.quantile_policy_gap = row.quantile_policy_gap.map(|gap| 2.0 * gap));
         record.distribution = Some(drawn);
     }
     let html = page(&[ppo]);
@@ -296,7 +206,7 @@ fn a_stochastic_policy_is_shown_as_its_mode_and_as_itself() {
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[1][10], 2.0 * rows[0][10]);
     assert!(html.contains("PPO, most probable actions") && html.contains("PPO, actions drawn"));
-    assert!(html.contains(">PPO drawn<") && html.contains("dashed: the stochastic policy itself"));
+    assert!(html.contains(">PPO drawn<") && html.contains("dotted: the stochastic policy itself"));
 }
 
 #[test]
@@ -361,4 +271,43 @@ fn the_papers_figures_and_numbers_come_from_grouped_runs() {
     assert_eq!(table.lines().count(), 2 + 11);
     let first = "| asset-selling | cumulative quantile policy gap | 0.1 | Deep-BQRL | 538.3 |";
     assert!(table.contains(first), "{table}");
+}
+
+#[test]
+fn intervals_do_not_reach_beyond_what_is_possible() {
+    // Three seeds whose quantiles are 0, 0.775 and 0.775, the best possible: Student-t reaches from −0.59 to 1.6.
+    let mut wide = run("a", "deep-bqrl", &[0.1], &[1, 2, 3], 100);
+    for (record, quantile) in wide.seeds.iter_mut().zip([0.0, 0.775, 0.775]) {
+        for row in &mut record.evaluations[0] {
+            row.quantile = quantile;
+            row.quantile_policy_gap = Some((0.775 - quantile) * row.episode as f64);
+        }
+    }
+    let runs = [wide];
+    let study = Study::new(&runs).unwrap();
+    let level = study.methods[0].level(0.1).unwrap();
+    let interval = |measure| level.estimate(measure).unwrap().interval.unwrap();
+    assert_eq!(interval(Measure::FinalQuantile), Interval { low: 0.0, high: 0.775 });
+    let gap = interval(Measure::QuantilePolicyGap);
+    assert!(gap.low == 0.0 && gap.high > 77.5, "{gap:?}");
+    // The regret may be negative; its interval is not cut.
+    assert!(interval(Measure::ExpectedReturnRegret).low.is_finite());
+    // Where the optimum is a lower bound, it bounds nothing.
+    let mut played = runs.clone();
+    played[0].summary.exact = false;
+    let study = Study::new(&played).unwrap();
+    let level = study.methods[0].level(0.1).unwrap();
+    let interval = |measure| level.estimate(measure).unwrap().interval.unwrap();
+    // The highest return of law.csv is 1.
+    assert_eq!(interval(Measure::FinalQuantile).high, 1.0);
+    assert!(interval(Measure::QuantilePolicyGap).low < 0.0);
+}
+
+#[test]
+fn runs_of_different_lengths_are_pointed_out() {
+    let runs = [run("a", "deep-bqrl", &[0.1], &[1], 100), run("b", "ppo", &[0.1], &[1], 50)];
+    let wanted =
+        "The runs differ in length (Deep-BQRL 100 episodes, PPO 50 episodes); cumulative measures grow";
+    assert!(page(&runs).contains(wanted));
+    assert_eq!(page(&runs[..1]).matches("differ in length").count(), 0);
 }

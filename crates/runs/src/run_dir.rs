@@ -10,8 +10,9 @@
 //! ```
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::{atomic, naming};
 
@@ -25,6 +26,9 @@ pub const EVALUATIONS_HEADER: &str =
 /// The layout described above; a later layout gets the next number.
 const FORMAT: u32 = 1;
 const MARK: &str = "bqrl run, format ";
+/// How long a writer tries to get the lock, and how often.
+const PATIENCE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The paths of a run.
 #[derive(Debug, Clone)]
@@ -90,6 +94,11 @@ impl RunDir {
         let lock = Lock::acquire(&self.path.join(".bqrl-lock"))?;
         atomic::sweep(&self.path)?;
         Ok(lock)
+    }
+
+    /// Whether a process is writing the run. Readers may ask at any time; see [`Lock`].
+    pub fn is_locked(&self) -> bool {
+        Lock::is_held(&self.path.join(".bqrl-lock"))
     }
 
     /// The directory itself.
@@ -242,6 +251,10 @@ impl SeedDir {
 /// The operating system holds the lock and releases it when the process ends, however it ends: there are no stale
 /// locks to judge. The file stays, because one that is removed while another process waits for it protects nothing.
 /// While locked it holds the process id, for the error message.
+///
+/// A reader finds out whether the lock is held by taking a shared one for a moment, and only where the file names a
+/// process: a writer that ended by itself has emptied it. So reader and writer can meet only when a run that was killed
+/// is resumed; the writer then tries again for [`PATIENCE`], thousands of times longer than a reader holds the lock.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -255,7 +268,7 @@ impl Lock {
             .truncate(false)
             .open(path)
             .map_err(naming("locking", path))?;
-        match file.try_lock() {
+        match try_for(PATIENCE, || file.try_lock()) {
             Ok(()) => {}
             // Some network file systems know no locks; a run there goes unprotected.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
@@ -273,6 +286,40 @@ impl Lock {
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(naming("locking", path))?;
         Ok(Self { file })
+    }
+
+    fn is_held(path: &Path) -> bool {
+        let Ok(mut file) = File::open(path) else { return false };
+        let mut process = String::new();
+        // Some systems let nobody read a locked file. Only the lock can tell then.
+        if file.read_to_string(&mut process).is_ok() && process.trim().is_empty() {
+            return false;
+        }
+        match file.try_lock_shared() {
+            Ok(()) => {
+                let _ = file.unlock();
+                false
+            }
+            // Held; or the file system knows no locks, and the process that the file names is all that is known.
+            Err(_) => true,
+        }
+    }
+}
+
+/// Tries to lock until it succeeds, fails otherwise than by another's lock, or `patience` is over.
+fn try_for(
+    patience: Duration,
+    mut lock: impl FnMut() -> Result<(), TryLockError>,
+) -> Result<(), TryLockError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match lock() {
+            Err(TryLockError::WouldBlock) if waited < patience => {
+                std::thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+            result => return result,
+        }
     }
 }
 
@@ -419,6 +466,33 @@ mod tests {
             fs::read_to_string(directory.path().join(".bqrl-lock")).unwrap(),
             format!("{}\n", std::process::id())
         );
+    }
+
+    #[test]
+    fn a_reader_sees_whether_the_lock_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let (run, lock) = RunDir::create(directory.path(), false).unwrap();
+        assert!(run.is_locked() && run.is_locked());
+        drop(lock);
+        assert!(!run.is_locked());
+        // A process that was killed leaves its id behind.
+        fs::write(directory.path().join(".bqrl-lock"), "99999999999\n").unwrap();
+        assert!(!run.is_locked());
+        fs::remove_file(directory.path().join(".bqrl-lock")).unwrap();
+        assert!(!run.is_locked());
+    }
+
+    #[test]
+    fn a_writer_waits_for_a_reader_that_holds_the_lock_for_a_moment() {
+        let mut tries = 0;
+        let held_twice = || {
+            tries += 1;
+            if tries <= 2 { Err(TryLockError::WouldBlock) } else { Ok(()) }
+        };
+        assert!(try_for(PATIENCE, held_twice).is_ok());
+        assert_eq!(tries, 3);
+        let held_for_good = || Err(TryLockError::WouldBlock);
+        assert!(matches!(try_for(2 * PAUSE, held_for_good), Err(TryLockError::WouldBlock)));
     }
 
     #[test]

@@ -244,6 +244,13 @@ pub struct SummaryLevel {
     pub interval: Option<Vec<Option<[f64; 2]>>>,
 }
 
+impl SummaryLevel {
+    /// τ, β and Q*_τ.
+    pub fn facts(&self) -> LevelFacts {
+        LevelFacts { tau: self.tau, beta: self.beta, best_quantile: self.best_quantile }
+    }
+}
+
 impl Summary {
     /// One line of JSON.
     pub fn to_json(&self) -> String {

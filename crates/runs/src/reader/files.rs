@@ -8,38 +8,83 @@ use serde::de::DeserializeOwned;
 
 use super::ReadError;
 
-/// Hands the cells of every row to `each`; `false` when there is no such file.
-///
-/// Our own tables hold numbers and plain words, so a comma always separates.
+/// How a table may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With a line break.
+    Whole,
+    /// In the middle of a line, because its writer is still appending or was killed; that line is left out.
+    MayBeCut,
+}
+
+/// The lines of a table: its header, and the rows with their line numbers.
+pub(super) struct Lines {
+    text: String,
+}
+
+impl Lines {
+    /// Reads a table; `None` where there is no such file.
+    pub fn read(path: &Path, ending: Ending) -> Result<Option<Self>, ReadError> {
+        let Some(mut bytes) = optional_bytes(path)? else { return Ok(None) };
+        if ending == Ending::MayBeCut {
+            let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+            bytes.truncate(whole);
+        }
+        let text = text(path, bytes)?;
+        Ok(Some(Self { text }))
+    }
+
+    /// Whether there is no line, not even a header.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The first line.
+    pub fn header(&self) -> &str {
+        self.text.lines().next().unwrap_or_default().trim_end()
+    }
+
+    /// Hands the cells of every row to `each`.
+    ///
+    /// Our own tables hold numbers and plain words, so a comma always separates.
+    pub fn rows(
+        &self,
+        path: &Path,
+        header: &str,
+        mut each: impl FnMut(&[&str]) -> Result<(), String>,
+    ) -> Result<(), ReadError> {
+        let wrong = |line, message| ReadError::File { path: path.to_path_buf(), line: Some(line), message };
+        if self.header() != header {
+            return Err(wrong(1, format!("want the columns {header}, got {:?}", self.header())));
+        }
+        let columns = header.split(',').count();
+        let mut cells: Vec<&str> = Vec::with_capacity(columns);
+        for (index, line) in self.text.split_inclusive('\n').enumerate().skip(1) {
+            let number = index + 1;
+            let Some(line) = line.strip_suffix('\n') else {
+                return Err(wrong(number, format!("the line is cut off, got {line:?}")));
+            };
+            cells.clear();
+            cells.extend(line.trim_end_matches('\r').split(','));
+            if cells.len() != columns {
+                return Err(wrong(number, format!("want {columns} columns ({header}), got {}", cells.len())));
+            }
+            each(&cells).map_err(|message| wrong(number, message))?;
+        }
+        Ok(())
+    }
+}
+
+/// Hands the cells of every row of a whole table to `each`; `false` where there is no such file.
 pub(super) fn table<const N: usize>(
     path: &Path,
     header: &str,
     mut each: impl FnMut([&str; N]) -> Result<(), String>,
 ) -> Result<bool, ReadError> {
-    let Some(text) = optional_text(path)? else { return Ok(false) };
-    let wrong = |line, message| ReadError::File { path: path.to_path_buf(), line: Some(line), message };
-    let mut lines = text.split_inclusive('\n').enumerate().map(|(index, line)| (index + 1, line));
-    let first = lines.next().map_or("", |(_, line)| line.trim_end());
-    if first != header {
-        return Err(wrong(1, format!("want the columns {header}, got {first:?}")));
-    }
-    for (number, line) in lines {
-        let Some(line) = line.strip_suffix('\n') else {
-            return Err(wrong(number, format!("the line is cut off, got {line:?}")));
-        };
-        let mut cells = [""; N];
-        let mut found = 0;
-        for cell in line.trim_end_matches('\r').split(',') {
-            if let Some(place) = cells.get_mut(found) {
-                *place = cell;
-            }
-            found += 1;
-        }
-        if found != N {
-            return Err(wrong(number, format!("want {N} columns ({header}), got {found}")));
-        }
-        each(cells).map_err(|message| wrong(number, message))?;
-    }
+    let Some(lines) = Lines::read(path, Ending::Whole)? else { return Ok(false) };
+    lines.rows(path, header, |cells| {
+        each(cells.try_into().expect("as many cells as the header has columns"))
+    })?;
     Ok(true)
 }
 
@@ -74,12 +119,13 @@ pub(super) fn missing(path: &Path) -> ReadError {
 }
 
 pub(super) fn required(path: &Path) -> Result<String, ReadError> {
-    optional_text(path)?.ok_or_else(|| missing(path))
+    let bytes = optional_bytes(path)?.ok_or_else(|| missing(path))?;
+    text(path, bytes)
 }
 
-fn optional_text(path: &Path) -> Result<Option<String>, ReadError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+fn optional_bytes(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             Err(ReadError::File { path: path.to_path_buf(), line: None, message: error.to_string() })
@@ -87,9 +133,20 @@ fn optional_text(path: &Path) -> Result<Option<String>, ReadError> {
     }
 }
 
+fn text(path: &Path, bytes: Vec<u8>) -> Result<String, ReadError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        ReadError::File {
+            path: path.to_path_buf(),
+            line: Some(1 + valid.matches('\n').count()),
+            message: "the file is not text".to_owned(),
+        }
+    })
+}
+
 pub(super) fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReadError> {
-    let Some(text) = optional_text(path)? else { return Ok(None) };
-    serde_json::from_str(&text).map(Some).map_err(|error| ReadError::File {
+    let Some(bytes) = optional_bytes(path)? else { return Ok(None) };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| ReadError::File {
         path: path.to_path_buf(),
         line: Some(error.line()).filter(|&line| line > 0),
         message: error.to_string(),

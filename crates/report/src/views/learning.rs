@@ -1,0 +1,169 @@
+//! Curves over training, a row of panels per measure.
+
+use bqrl_math::Interval;
+use bqrl_runs::schema::{EvaluationRow, MOVING_AVERAGE};
+
+use crate::axis::four_digits;
+use crate::curves::{self, Curve, CurvePanel, CurvePlot, Over};
+use crate::figure::Figure;
+use crate::statistics::{CurvePoint, Track, aligned, cut, moving_average};
+use crate::study::{Axis, Level, Measure, Method, Study, Trained};
+
+/// Points of a curve: one per unit of a narrow plot, few enough for a small file after 100 000 episodes.
+const POINTS: usize = 250;
+
+/// Measures over training: a row of panels per measure, one per level.
+pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], taus: &[f64]) -> Figure {
+    let axis = study.axis();
+    let panel = |measure: Measure, tau: f64| CurvePanel {
+        heading: format!("τ = {}", four_digits(tau)),
+        measure: measure.axis_title().to_owned(),
+        over: Over::Numbers(axis.title().to_owned()),
+        from_zero: measure.is_loss() || measure == Measure::MovingAverageReward,
+        curves: study
+            .methods
+            .iter()
+            .enumerate()
+            .flat_map(|(colour, method)| curves_of(method, colour, measure, tau, axis))
+            .collect(),
+    };
+    let panels: Vec<CurvePanel> =
+        measures.iter().flat_map(|&measure| taus.iter().map(move |&tau| panel(measure, tau))).collect();
+    let mut notes = Vec::new();
+    if measures.iter().all(|measure| measure.is_loss()) {
+        notes.push("lower is better");
+    }
+    let shared_scale = measures == [Measure::MovingAverageReward];
+    if !shared_scale && panels.len() > 1 {
+        notes.push("each panel has its own scale");
+    }
+    if panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.dotted) {
+        notes.push("dotted: the stochastic policy itself; the other curve: its most probable actions");
+    }
+    if study.runs.iter().any(|run| !run.is_finished()) {
+        notes.push("unfinished seeds count up to their latest row");
+    }
+    curves::draw(&CurvePlot {
+        title: title.to_owned(),
+        problem: format!("{} · {}", study.problem_name(), seeds_in_words(study, measures, taus)),
+        panels,
+        shared_scale,
+        note: notes.join("; "),
+    })
+}
+
+fn curves_of<'a>(method: &Method<'a>, colour: usize, measure: Measure, tau: f64, axis: Axis) -> Vec<Curve> {
+    let Some(level) = method.level(tau) else { return Vec::new() };
+    let bounds = level.bounds(measure);
+    let draw = |label: String, dotted: bool, tracks: Vec<Track<'_>>| {
+        let possible =
+            |point: CurvePoint| CurvePoint { band: point.band.map(|band| cut(band, bounds)), ..point };
+        let points: Vec<CurvePoint> = aligned(&tracks, POINTS).into_iter().map(possible).collect();
+        (!points.is_empty()).then_some(Curve { label, colour, dotted, points })
+    };
+    if measure == Measure::MovingAverageReward {
+        return draw(method.name.clone(), false, rewards(level, axis)).into_iter().collect();
+    }
+    let greedy =
+        level.seeds.iter().filter_map(|trained| track(trained, trained.evaluations(), measure, axis));
+    let mut curves: Vec<Curve> = draw(method.name.clone(), false, greedy.collect()).into_iter().collect();
+    // Regret is about the returns of training: the same for both policies.
+    if measure != Measure::ExpectedReturnRegret {
+        let drawn = |trained: &Trained<'a>| track(trained, trained.distribution()?, measure, axis);
+        if let Some(tracks) = level.seeds.iter().map(drawn).collect::<Option<Vec<_>>>() {
+            curves.extend(draw(format!("{} drawn", method.name), true, tracks));
+        }
+    }
+    curves
+}
+
+/// A measure of one seed at its evaluations; `None` where it has none.
+fn track<'a>(
+    trained: &Trained<'a>,
+    rows: &'a [EvaluationRow],
+    measure: Measure,
+    axis: Axis,
+) -> Option<Track<'a>> {
+    let values: Vec<f64> = rows.iter().map_while(|row| measure.in_evaluation(row)).collect();
+    let x = match axis {
+        Axis::Episodes => rows.iter().map(|row| row.episode as f64).collect(),
+        Axis::Steps => steps_of(trained, rows),
+    };
+    // Evaluations may be on disk before the episodes that they came after.
+    let x: Vec<f64> = x.into_iter().take(values.len()).collect();
+    let interval = move |k: usize| {
+        let [low, high] = rows[k].interval.filter(|_| measure == Measure::FinalQuantile)?;
+        Some(Interval { low, high })
+    };
+    let value = move |k: usize| (values[k], interval(k));
+    (!x.is_empty()).then(|| Track { x, done: trained.is_done(), value: Box::new(value) })
+}
+
+/// Steps before each evaluation, up to the first one that is not known.
+fn steps_of(trained: &Trained<'_>, rows: &[EvaluationRow]) -> Vec<f64> {
+    let ends = trained.record.episode_steps();
+    let step = |row: &EvaluationRow| match (row.step, row.episode) {
+        (Some(step), _) => Some(step as f64),
+        (None, 0) => Some(0.0),
+        (None, episode) => ends.get(episode - 1).map(|&step| step as f64),
+    };
+    rows.iter().map_while(step).collect()
+}
+
+/// The moving averages of all seeds: only whole windows, unless no seed has one.
+fn rewards<'a>(level: &Level<'a>, axis: Axis) -> Vec<Track<'a>> {
+    let longest = level.seeds.iter().map(|trained| trained.record.episodes.len()).max().unwrap_or(0);
+    let first = MOVING_AVERAGE.min(longest).saturating_sub(1);
+    let track = |trained: &Trained<'a>| {
+        let returns = trained.record.returns();
+        let ends: Vec<f64> = match axis {
+            Axis::Episodes => (1..=returns.len()).map(|episode| episode as f64).collect(),
+            Axis::Steps => trained.record.episode_steps().into_iter().map(|step| step as f64).collect(),
+        };
+        let value = move |k: usize| (moving_average(&returns, MOVING_AVERAGE, k + first), None);
+        Track { x: ends.into_iter().skip(first).collect(), done: trained.is_done(), value: Box::new(value) }
+    };
+    level.seeds.iter().map(track).filter(|track| !track.x.is_empty()).collect()
+}
+
+/// "mean of 3 seeds, pointwise 95 % Student-t interval", with the numbers of each method where they differ.
+pub(crate) fn seeds_in_words(study: &Study<'_>, measures: &[Measure], taus: &[f64]) -> String {
+    let counts: Vec<(&str, usize)> = study
+        .methods
+        .iter()
+        .flat_map(|method| {
+            let levels = method.levels.iter().filter(|level| taus.contains(&level.facts.tau));
+            levels.map(|level| (method.name.as_str(), level.seeds.len()))
+        })
+        .collect();
+    let (fewest, most) = (
+        counts.iter().map(|count| count.1).min().unwrap_or(0),
+        counts.iter().map(|count| count.1).max().unwrap_or(0),
+    );
+    if most <= 1 {
+        let levels = study.methods.iter().flat_map(|method| &method.levels);
+        let mut rows = levels.flat_map(|level| &level.seeds).flat_map(Trained::evaluations);
+        let played = measures.contains(&Measure::FinalQuantile) && rows.any(|row| row.interval.is_some());
+        let interval = if played {
+            "band: 95 % interval of Q_τ from the episodes played"
+        } else {
+            "so there is no interval"
+        };
+        return format!("one seed, {interval}");
+    }
+    if fewest == most {
+        return format!("mean of {most} seeds, band: pointwise 95 % Student-t interval");
+    }
+    let mut by_method: Vec<(&str, usize, usize)> = Vec::new();
+    for (name, n) in counts {
+        match by_method.iter_mut().find(|known| known.0 == name) {
+            Some(known) => *known = (name, known.1.min(n), known.2.max(n)),
+            None => by_method.push((name, n, n)),
+        }
+    }
+    let words = by_method.iter().map(|&(name, low, high)| {
+        if low == high { format!("{name} {low}") } else { format!("{name} {low} to {high}") }
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
+    format!("mean over seeds ({words}), band: pointwise 95 % Student-t interval")
+}
