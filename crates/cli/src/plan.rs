@@ -337,23 +337,20 @@ fn draw_policies(
 ) -> Figure {
     let mapped: Vec<_> = solved.iter().map(|solved| policy_cells(planner, solved.policy())).collect();
     let note = mapped.first().map_or("", |(_, at)| at);
-    // States in which no decision can be due have no row.
-    let due = |&s: &usize| mapped.iter().any(|(cells, _)| cells.iter().any(|stage| stage[s].is_some()));
-    let shown: Vec<usize> = (0..problem.states.len()).filter(due).collect();
-    let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
     let panels = levels.iter().zip(solved).zip(&mapped).map(|((&(tau, _), solved), (cells, _))| Panel {
         heading: heading(tau, solved),
-        cells: cells.iter().map(column).collect(),
+        cells: cells.clone(),
     });
-    policy_map::draw(&PolicyMap {
+    let map = PolicyMap {
         title: "Planned policies".into(),
         problem: problem.name.clone(),
         actions: problem.actions.clone(),
         state_axis: "state".into(),
-        states: shown.iter().map(|&s| problem.states[s].clone()).collect(),
+        states: problem.states.clone(),
         panels: panels.collect(),
         note: format!("Planned, not learned; actions {note}."),
-    })
+    };
+    policy_map::draw(&map.where_something_is_chosen())
 }
 
 fn draw_laws(
