@@ -37,10 +37,15 @@ impl Run {
     pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).expect("text on standard output"),
-            stderr: String::from_utf8(output.stderr).expect("text on standard error"),
+            stdout: portable(String::from_utf8(output.stdout).expect("text on standard output")),
+            stderr: portable(String::from_utf8(output.stderr).expect("text on standard error")),
         }
     }
+}
+
+/// With `/` between the parts of a path on every platform, as the tests write it. JSON doubles a backslash.
+fn portable(text: String) -> String {
+    if cfg!(windows) { text.replace(r"\\", "/").replace('\\', "/") } else { text }
 }
 
 /// A directory that `bqrl` is run in; it disappears with the value.
