@@ -5,6 +5,8 @@
 //! PyTorch, Stable-Baselines3, Ray and others, and a sweep on Slurm where it is installed; it downloads several gigabytes.
 //! `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
+//! `cargo xtask house` checks the rules of the house alone. `cargo xtask package` makes the packages of all crates that are
+//! published. `cargo xtask deny` runs cargo-deny, which also looks for known vulnerabilities; nothing else here needs it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,7 +51,12 @@ fn main() -> ExitCode {
         "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"])
             .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"])),
         "bench-peers" => bench_peers(),
-        _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N]".to_owned()),
+        "house" => check_house(),
+        "package" => package(),
+        "deny" => deny(),
+        _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
+                  house | package | deny"
+            .to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -165,6 +172,34 @@ fn bench_peers() -> Result<(), String> {
     run(Command::new(&python).arg(script).arg(target.join("release")).args(std::env::args().skip(2)))
 }
 
+/// The packages of all crates that are published, not built again: in target/package.
+fn package() -> Result<(), String> {
+    cargo(&[
+        "package",
+        "--workspace",
+        "--exclude",
+        "bqrl-py",
+        "--exclude",
+        "xtask",
+        "--locked",
+        "--no-verify",
+        "--allow-dirty",
+    ])
+}
+
+/// Licences, vulnerabilities, doubtful sources: cargo-deny by deny.toml, where it is installed.
+fn deny() -> Result<(), String> {
+    let installed = Command::new("cargo").args(["deny", "--version"]).output();
+    if !installed.is_ok_and(|output| output.status.success()) {
+        return Err(
+            "cargo-deny is not installed; `cargo install --locked cargo-deny` installs it. Without it, \
+                    `cargo xtask test` still checks the licences"
+                .to_owned(),
+        );
+    }
+    cargo(&["deny", "check"])
+}
+
 fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("starting {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed")) }
@@ -195,14 +230,15 @@ fn metadata() -> Result<serde_json::Value, String> {
         .map_err(|error| format!("cargo metadata: {error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The rules of the house that a compiler does not know: who may use whom, which licences may come in, and that the map
-/// in ARCHITECTURE.md names exactly the crates that exist.
+/// The rules of the house that a compiler does not know: who may use whom, which licences may come in (deny.toml has the
+/// same list), that every published crate carries our licence texts, and that the map in ARCHITECTURE.md names exactly
+/// the crates that exist.
 fn check_house() -> Result<(), String> {
     let metadata = metadata()?;
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md"))
         .map_err(|error| format!("reading ARCHITECTURE.md: {error}"))?;
     let mut ours = BTreeSet::new();
-    let mut complaints = Vec::new();
+    let mut complaints = check_licence_list()?;
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         let licence = package["license"].as_str().unwrap_or("none");
@@ -213,6 +249,10 @@ fn check_house() -> Result<(), String> {
             continue;
         }
         ours.insert(name);
+        // `null`: to any registry; `[]`: to none.
+        if package["publish"].is_null() {
+            complaints.extend(check_licence_texts(package)?);
+        }
         if name != "xtask" && !map.contains(&format!("`{name}`")) {
             complaints.push(format!("ARCHITECTURE.md does not name {name}"));
         }
@@ -233,6 +273,31 @@ fn check_house() -> Result<(), String> {
         }
     }
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
+}
+
+/// cargo-deny must let in what we let in, and nothing else.
+fn check_licence_list() -> Result<Vec<String>, String> {
+    let path = root().join("deny.toml");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("reading deny.toml: {error}"))?;
+    let list = text.split_once("\nallow = [").and_then(|(_, rest)| rest.split_once(']'));
+    let list = list.ok_or("deny.toml has no list of licences")?.0;
+    let theirs: BTreeSet<&str> = list.split('"').skip(1).step_by(2).collect();
+    let same = theirs == BTreeSet::from(LICENCES);
+    Ok(if same { vec![] } else { vec!["deny.toml and xtask allow different licences".to_owned()] })
+}
+
+/// A package holds only files of its own folder, so each has a copy of the licence texts.
+fn check_licence_texts(package: &serde_json::Value) -> Result<Vec<String>, String> {
+    let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+    let folder = manifest.parent().unwrap_or(manifest);
+    let mut complaints = Vec::new();
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        let ours = std::fs::read(root().join(name)).map_err(|error| format!("reading {name}: {error}"))?;
+        if std::fs::read(folder.join(name)).ok() != Some(ours) {
+            complaints.push(format!("{} must be a copy of {name}", folder.join(name).display()));
+        }
+    }
+    Ok(complaints)
 }
 
 /// An SPDX expression is fine when one side of every OR is, and both sides of every AND are. `/` is an old way to write

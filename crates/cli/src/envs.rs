@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use bqrl_mdp::csv;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems::{self, ProblemInfo};
-use bqrl_runs::atomic;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::interrupt::Writes;
 use crate::text;
 
 /// Flags of `bqrl envs`.
@@ -39,7 +39,7 @@ pub fn run(args: &EnvsArgs) -> Result<String, Failure> {
     if let Some(path) = &args.export {
         let mut file = Vec::new();
         csv::write(&problem, &mut file).map_err(Failure::usage)?;
-        atomic::write(path, &file).map_err(Failure::runtime)?;
+        Writes::begin()?.write(path, &file)?;
     }
     Ok(if args.json { detail_json(info, &problem) } else { detail(info, &problem) })
 }

@@ -1,6 +1,6 @@
 //! What went wrong, in the form that a user sees: `error: …`, perhaps `hint: …`, and an exit code.
 
-/// The caller's mistake (exit code 2), a failure at run time (1), or an interruption after a checkpoint (130).
+/// The caller's mistake (exit code 2), a failure at run time (1), or an interruption that left nothing half written (130).
 #[derive(Debug)]
 pub struct Failure {
     /// 2, 1 or 130.
@@ -24,7 +24,7 @@ impl Failure {
         Self { code: 1, message: message.to_string(), hint: None }
     }
 
-    /// Stopped by the user after a clean checkpoint.
+    /// Stopped by the user, after a checkpoint or with nothing written.
     pub fn interrupted(message: impl ToString) -> Self {
         Self { code: 130, message: message.to_string(), hint: None }
     }

@@ -1,11 +1,12 @@
 //! The `bqrl` command. Data goes to standard output, everything else to standard error.
 //!
-//! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time, 130 interrupted after a clean checkpoint.
+//! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time, 130 interrupted, with nothing half written.
 
 mod bench;
 mod envs;
 mod eval;
 mod failure;
+mod interrupt;
 mod plan;
 mod problem;
 mod progress;

@@ -14,10 +14,10 @@ use bqrl_mdp::trajectory::AugmentedInput;
 use bqrl_report::figure::Figure;
 use bqrl_report::law_plot::{self, LawPanel, LawPlot};
 use bqrl_report::policy_map::{self, Panel, PolicyMap};
-use bqrl_runs::atomic;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
+use crate::interrupt::Writes;
 use crate::problem::{self, ProblemFlags};
 use crate::text::{self, number, table};
 
@@ -294,14 +294,17 @@ fn write_files(
     levels: &[(f64, Option<Buffer>)],
     solved: &[Solved],
 ) -> Result<(), Failure> {
+    if [&args.policy, &args.plot, &args.plot_law].into_iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let writes = Writes::begin()?;
     let write = |path: &PathBuf, figure: Figure| {
         let bytes = figure.encode(path).map_err(Failure::runtime)?;
-        atomic::write(path, &bytes).map_err(Failure::runtime)
+        writes.write(path, &bytes)
     };
     if let Some(path) = &args.policy {
         let policies: Vec<_> = levels.iter().zip(solved).map(|(&(tau, _), s)| (tau, s.policy())).collect();
-        atomic::write_with(path, |out| write_policies(planner, problem, &policies, out))
-            .map_err(Failure::runtime)?;
+        writes.write_with(path, |out| write_policies(planner, problem, &policies, out))?;
     }
     if let Some(path) = &args.plot {
         write(path, draw_policies(problem, planner, levels, solved))?;
@@ -334,23 +337,20 @@ fn draw_policies(
 ) -> Figure {
     let mapped: Vec<_> = solved.iter().map(|solved| policy_cells(planner, solved.policy())).collect();
     let note = mapped.first().map_or("", |(_, at)| at);
-    // States in which no decision can be due have no row.
-    let due = |&s: &usize| mapped.iter().any(|(cells, _)| cells.iter().any(|stage| stage[s].is_some()));
-    let shown: Vec<usize> = (0..problem.states.len()).filter(due).collect();
-    let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
     let panels = levels.iter().zip(solved).zip(&mapped).map(|((&(tau, _), solved), (cells, _))| Panel {
         heading: heading(tau, solved),
-        cells: cells.iter().map(column).collect(),
+        cells: cells.clone(),
     });
-    policy_map::draw(&PolicyMap {
+    let map = PolicyMap {
         title: "Planned policies".into(),
         problem: problem.name.clone(),
         actions: problem.actions.clone(),
         state_axis: "state".into(),
-        states: shown.iter().map(|&s| problem.states[s].clone()).collect(),
+        states: problem.states.clone(),
         panels: panels.collect(),
         note: format!("Planned, not learned; actions {note}."),
-    })
+    };
+    policy_map::draw(&map.where_something_is_chosen())
 }
 
 fn draw_laws(

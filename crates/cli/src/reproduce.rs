@@ -1,26 +1,20 @@
 //! `bqrl reproduce`: the paper's experiments, its figures and its numbers beside ours.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::batch::{Ready, run_all};
+use bqrl_lab::batch::run_all;
 use bqrl_lab::config::Length;
-use bqrl_lab::reproduce::{Planned, experiment};
+use bqrl_lab::reproduce::{BeginError, Planned, begin, experiment};
 use bqrl_lab::run::RunError;
 use bqrl_report::figure::Figure;
-use bqrl_report::paper;
-use bqrl_report::statistics::Estimate;
-use bqrl_report::study::{Measure, Study, display_name};
+use bqrl_report::study::Study;
+use bqrl_report::{paper, results};
 use bqrl_runs::reader::Run;
-use bqrl_runs::run_dir::RunDir;
-use bqrl_runs::{atomic, monitor};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::problem;
 use crate::progress::{Display, pool, total, with_hooks};
 use crate::studies::{self, Only};
-use crate::text::number;
 
 /// What there is to reproduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -43,6 +37,11 @@ impl What {
             What::All => &["asset-selling", "frozen-lake"],
             What::Studies => &[],
         }
+    }
+
+    fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self).expect("no experiment is hidden");
+        value.get_name().to_owned()
     }
 }
 
@@ -132,11 +131,9 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     let about = |problem: &str| studies.iter().find(|study| study.problem_name() == problem);
     let figures = paper::figures(about("asset-selling"), about("frozen-lake"));
     let rows = paper::compare(&studies.iter().collect::<Vec<_>>());
-    let page = page(args, &studies, &rows, &figures);
-    let mut written = write(&root.join("results.md"), &page, &figures)?;
-    if let Some(doc) = &args.doc {
-        written.extend(write(doc, &page, &figures)?);
-    }
+    let written_by = args.written_by(&args.what.name());
+    let page = results::page(&written_by, usize::from(args.seeds), &studies, &rows, &figures);
+    let written = write(args, &root.join("results.md"), &page, &figures)?;
     if args.json {
         let row = |row: &paper::Row| RowOutput {
             problem: row.claim.problem,
@@ -160,10 +157,13 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
 
 /// Trains what is not there yet.
 pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
-    let mut ready = Vec::new();
-    for run in planned {
-        ready.extend(prepare(&root.join(&run.name), run, args.force)?);
-    }
+    let ready = begin(root, planned, args.force).map_err(|error| match &error {
+        BeginError::OtherSettings { .. } => {
+            Failure::usage(error).hint("--force begins it again, --out DIR goes elsewhere")
+        }
+        error if error.is_usage() => Failure::usage(error),
+        error => Failure::runtime(error),
+    })?;
     let lengths: Vec<Length> =
         ready.iter().flat_map(|run| run.config.run.seeds.iter().map(|_| run.config.run.length())).collect();
     let (total, unit) = total(&lengths);
@@ -184,224 +184,32 @@ pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(
     }
 }
 
-/// A run to begin or to go on with; `None` when it is finished.
-fn prepare(path: &Path, run: &Planned, force: bool) -> Result<Option<Ready>, Failure> {
-    let text = run.config.to_toml();
-    let stored = std::fs::read_to_string(path.join("config.toml")).ok();
-    let (dir, lock) = match stored {
-        Some(stored) if stored == text => {
-            let dir = RunDir::open(path).map_err(Failure::usage)?;
-            if dir.summary().exists() {
-                return Ok(None);
-            }
-            let lock = dir.lock().map_err(Failure::usage)?;
-            (dir, lock)
-        }
-        Some(_) if !force => {
-            let message = format!("{} was run with other settings", path.display());
-            return Err(Failure::usage(message).hint("--force begins it again, --out DIR goes elsewhere"));
-        }
-        _ => {
-            if let Some(parent) = path.parent() {
-                let named = |error| Failure::runtime(format!("creating {}: {error}", parent.display()));
-                std::fs::create_dir_all(parent).map_err(named)?;
-            }
-            let (dir, lock) = RunDir::create(path, true).map_err(Failure::runtime)?;
-            atomic::write(&dir.config(), text.as_bytes()).map_err(Failure::runtime)?;
-            (dir, lock)
-        }
-    };
-    Ok(Some(problem::prepare(run.config.clone())?.in_directory(dir, lock)))
+impl ReproduceArgs {
+    /// The command that writes a page, and the commit of the sources where there is one.
+    pub fn written_by(&self, what: &str) -> String {
+        let quick = if self.quick { " --quick" } else { "" };
+        let only = |only: &Only| format!(" --only {}", only.name());
+        let only: String = self.only.iter().map(only).collect();
+        format!("`bqrl reproduce {what}{quick}{only} --seeds {}`{}", self.seeds, commit())
+    }
 }
 
-/// The page and, beside it, its figures as SVG and PNG.
+/// The page with its figures beside it, here and where `--doc` wants it. Returns the paths of the figures.
 pub fn write(
-    page_path: &Path,
+    args: &ReproduceArgs,
+    path: &Path,
     page: &str,
     figures: &[(&'static str, Figure)],
 ) -> Result<Vec<PathBuf>, Failure> {
-    let folder = page_path.parent().unwrap_or(Path::new("")).join("figures");
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Failure::runtime(format!("creating {}: {error}", folder.display())))?;
-    let mut written = Vec::new();
-    for (name, figure) in figures {
-        for extension in ["svg", "png"] {
-            let path = folder.join(format!("{name}.{extension}"));
-            let bytes = figure.encode(&path).map_err(Failure::runtime)?;
-            atomic::write(&path, &bytes).map_err(Failure::runtime)?;
-            written.push(path);
-        }
+    let mut written = results::write(path, page, figures).map_err(Failure::runtime)?;
+    if let Some(doc) = &args.doc {
+        written.extend(results::write(doc, page, figures).map_err(Failure::runtime)?);
     }
-    atomic::write(page_path, page.as_bytes()).map_err(Failure::runtime)?;
     Ok(written)
 }
 
-fn page(
-    args: &ReproduceArgs,
-    studies: &[Study<'_>],
-    rows: &[paper::Row],
-    figures: &[(&'static str, Figure)],
-) -> String {
-    let what = match args.what {
-        What::AssetSelling => "asset-selling",
-        What::FrozenLake => "frozen-lake",
-        What::All => "all",
-        What::Studies => "studies",
-    };
-    let quick = if args.quick { " --quick" } else { "" };
-    let mut page = format!(
-        "# Results\n\nWritten by `bqrl reproduce {what}{quick} --seeds {}`{}; do not edit.\n\n\
-         Settings are the presets in `crates/lab/presets/`; seeds are the paper's 42, 10042, 20042{}. The gap is \
-         cumulative over all episodes, of the greedy policy (for PPO, TRPO and QPPO: the mode), evaluated exactly every ten \
-         episodes; the regret counts exploration. Intervals are 95 % Student-t over seeds.\n",
-        args.seeds,
-        commit(),
-        if args.seeds > 3 { ", then 101, 102, …" } else { "" },
-    );
-    if rows.is_empty() {
-        page += "\nNo table beside the paper's numbers: they belong to the full number of episodes.\n";
-    } else {
-        page += "\n## Beside the paper\n\n";
-        page += &paper::markdown(rows);
-    }
-    for study in studies {
-        let _ = write!(page, "\n## {}\n\n", study.problem_name());
-        page += "| method | τ | gap | regret | final Q_τ | best Q*_τ | final mean | last 50 episodes |\n";
-        page += "|---|---|---|---|---|---|---|---|\n";
-        for method in &study.methods {
-            for level in &method.levels {
-                let cell = |measure| {
-                    // Half of the whole interval: the part that is possible may not lie around the mean.
-                    let samples = level.samples(measure);
-                    if samples.is_empty() {
-                        return "–".to_owned();
-                    }
-                    let estimate = Estimate::of(&samples);
-                    let around = |interval: bqrl_math::Interval| {
-                        format!(" ± {}", number(round(interval.high - estimate.mean)))
-                    };
-                    let around = estimate.interval.map(around).unwrap_or_default();
-                    format!("{}{around}", number(round(estimate.mean)))
-                };
-                let _ = writeln!(
-                    page,
-                    "| {} | {} | {} | {} | {} | {} | {} | {} |",
-                    method.name,
-                    level.facts.tau,
-                    cell(Measure::QuantilePolicyGap),
-                    cell(Measure::ExpectedReturnRegret),
-                    cell(Measure::FinalQuantile),
-                    level.facts.best_quantile.map_or("–".to_owned(), |best| number(round(best))),
-                    cell(Measure::FinalMean),
-                    cell(Measure::MovingAverageReward),
-                );
-            }
-        }
-    }
-    page += &robust_tables(studies);
-    page += "\n## Figures\n";
-    for (name, _) in figures {
-        let _ = write!(page, "\n![{name}](figures/{name}.svg)\n");
-    }
-    page += "\n## Where the time went\n\n";
-    page += &time_table(studies);
-    page += "\n| run | seconds | steps | updates |\n|---|---|---|---|\n";
-    for run in studies.iter().flat_map(|study| study.runs) {
-        let name = run.path.components().rev().take(2).collect::<Vec<_>>();
-        let name: PathBuf = name.into_iter().rev().collect();
-        let summary = &run.summary;
-        let seconds = number((summary.seconds * 10.0).round() / 10.0);
-        let _ = writeln!(
-            page,
-            "| {} | {seconds} | {} | {} |",
-            name.display(),
-            summary.env_steps,
-            summary.updates
-        );
-    }
-    page
-}
-
-/// Interquartile means with bootstrap intervals; nothing where there are too few seeds for them.
-fn robust_tables(studies: &[Study<'_>]) -> String {
-    let mut text = String::new();
-    for study in studies {
-        let mut rows = String::new();
-        for method in &study.methods {
-            for level in &method.levels {
-                let cell = |measure| {
-                    let (middle, interval) = level.estimate(measure)?.iqm?;
-                    let [low, high] = [interval.low, interval.high].map(|end| number(round(end)));
-                    Some(format!("{} [{low}, {high}]", number(round(middle))))
-                };
-                let cells: Option<Vec<String>> = ROBUST.into_iter().map(cell).collect();
-                if let Some(cells) = cells {
-                    let n = level.seeds.len();
-                    let _ = writeln!(
-                        rows,
-                        "| {} | {} | {n} | {} |",
-                        method.name,
-                        level.facts.tau,
-                        cells.join(" | ")
-                    );
-                }
-            }
-        }
-        if !rows.is_empty() {
-            let _ = write!(
-                text,
-                "\n## {}: interquartile means\n\nThe mean of the middle half of the seeds, with the 95 % percentile \
-                 bootstrap interval over seeds (10 000 resamples from a fixed seed).\n\n\
-                 | method | τ | seeds | gap | regret | final Q_τ | final mean |\n|---|---|---|---|---|---|---|\n{rows}",
-                study.problem_name()
-            );
-        }
-    }
-    text
-}
-
-const ROBUST: [Measure; 4] =
-    [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret, Measure::FinalQuantile, Measure::FinalMean];
-
-/// Which method took how much of the time, on which problem.
-fn time_table(studies: &[Study<'_>]) -> String {
-    let mut rows: Vec<(String, &str, f64)> = Vec::new();
-    for study in studies {
-        for run in study.runs {
-            let name = display_name(&run.summary.algo);
-            let seconds: f64 = run.summary.seeds.iter().map(|&seed| seed_seconds(run, seed)).sum();
-            match rows.iter_mut().find(|row| (row.0.as_str(), row.1) == (name, study.problem_name())) {
-                Some(row) => row.2 += seconds,
-                None => rows.push((name.to_owned(), study.problem_name(), seconds)),
-            }
-        }
-    }
-    rows.sort_by(|a, b| b.2.total_cmp(&a.2));
-    let total: f64 = rows.iter().map(|row| row.2).sum();
-    let mut text = String::from(
-        "Wall time of all seeds of all levels, one after the other, evaluations included; other work on the machine, and a \
-         pause before a run went on, count too.\n\n| method | problem | seconds | share |\n|---|---|---|---|\n",
-    );
-    for (name, problem, seconds) in rows {
-        let share = if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
-        let _ = writeln!(text, "| {name} | {problem} | {seconds:.1} | {share:.1} % |");
-    }
-    text
-}
-
-/// From the start of a seed to the end of its last episode, as its Monitor file has it; nothing where that is not there.
-fn seed_seconds(run: &Run, seed: u64) -> f64 {
-    let times = RunDir::open(&run.path).and_then(|dir| monitor::times(&dir.seed(seed).monitor()));
-    times.ok().and_then(|times| times.last().map(|&(_, time)| time)).unwrap_or(0.0)
-}
-
-/// Three decimals are more than three seeds can tell.
-pub fn round(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
-}
-
 /// The commit of the sources that are being run, where there is one.
-pub fn commit() -> String {
+fn commit() -> String {
     let output = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     match output {
         Ok(output) if output.status.success() => {

@@ -275,19 +275,53 @@ fn full_standard_output_is_a_failure_that_says_so() {
     }
 }
 
+/// A sure 1, or 3 with probability ½: returns are whole numbers, so work grows with the square of the horizon.
+fn endless() -> String {
+    format!("{HEADER}0,0,0,1,1\n0,1,0,0.5,3\n0,1,0,0.5,0\n")
+}
+
 #[cfg(unix)]
 #[test]
 fn interrupt_ends_a_long_plan_and_leaves_no_file() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
+
+    support::let_children_be_interrupted();
     let desk = Desk::new();
     // Some minutes of work, were it not interrupted.
-    desk.write("mdp.csv", format!("{HEADER}0,0,0,1,1\n0,1,0,0.5,3\n0,1,0,0.5,0\n"));
-    let arguments = ["plan", "mdp.csv", "--horizon", "300000", "--start", "0", "--policy", "p.csv"];
-    let mut child = desk.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.unwrap().success());
+    desk.write("mdp.csv", endless());
+    let mut command = desk.command(&["plan", "mdp.csv", "--horizon", "1000000", "--start", "0"]);
+    command.args(["--discount", "0.9999", "--policy", "p.csv"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // A sign of life: discounted returns are too many, and it says so before it plans with bounds.
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.starts_with("note: "), "{said}");
+    support::signal(&child, "-INT");
     let status = child.wait().unwrap();
-    assert!(!status.success(), "{status}");
+    assert_eq!(status.signal(), Some(signal_hook::consts::SIGINT), "{status}");
     assert_eq!(desk.names(), ["mdp.csv"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupt_in_the_middle_of_a_write_leaves_no_file() {
+    support::let_children_be_interrupted();
+    for signal in ["-INT", "-TERM"] {
+        let desk = Desk::new();
+        // A moment to plan; then some hundred megabytes of policies to write, were it not interrupted.
+        desk.write("mdp.csv", endless());
+        let mut command = desk.command(&["plan", "mdp.csv", "--horizon", "3000", "--start", "0"]);
+        command.args(["--refine", "0", "--policy", "p.csv"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        support::wait_until("the temporary file", || desk.names().len() > 1);
+        support::signal(&child, signal);
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+        assert_eq!(said, "error: interrupted while writing p.csv\n");
+        assert_eq!(desk.names(), ["mdp.csv"]);
+    }
 }
 
 #[test]

@@ -1,5 +1,13 @@
-//! The paper's experiments (§4) as a list of runs.
+//! The paper's experiments (§4) as a list of runs, and how runs of such a list are begun or resumed.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bqrl_runs::atomic;
+use bqrl_runs::run_dir::RunDir;
+use thiserror::Error;
+
+use crate::batch::{Prepared, Ready};
 use crate::config::{ALGOS, Config, ConfigError, Layers, Levels, paper_episodes};
 use crate::tune::HELD_OUT;
 
@@ -52,9 +60,90 @@ pub fn experiment(problem: &str, n_seeds: usize, quick: bool) -> Result<Vec<Plan
     Ok(runs)
 }
 
+/// A run that cannot be begun or resumed.
+#[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages say what the fields are.
+pub enum BeginError {
+    #[error("{} was run with other settings", .path.display())]
+    OtherSettings { path: PathBuf },
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl BeginError {
+    /// Whether the caller can put it right.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Io(_))
+    }
+}
+
+/// The runs below `root` that are not finished: new ones are begun, the others resumed. `force` begins again where a run
+/// with other settings is in the way.
+pub fn begin(root: &Path, runs: &[Planned], force: bool) -> Result<Vec<Ready>, BeginError> {
+    let begun = runs.iter().map(|run| begin_one(&root.join(&run.name), &run.config, force));
+    begun.filter_map(Result::transpose).collect()
+}
+
+/// `None` when the run is finished.
+fn begin_one(path: &Path, config: &Config, force: bool) -> Result<Option<Ready>, BeginError> {
+    let text = config.to_toml();
+    let (dir, lock) = match std::fs::read_to_string(path.join("config.toml")).ok() {
+        Some(stored) if stored == text => {
+            let dir = RunDir::open(path).map_err(refused)?;
+            if dir.summary().exists() {
+                return Ok(None);
+            }
+            let lock = dir.lock().map_err(refused)?;
+            (dir, lock)
+        }
+        Some(_) if !force => return Err(BeginError::OtherSettings { path: path.to_owned() }),
+        _ => {
+            if let Some(parent) = path.parent() {
+                let named = |error: io::Error| {
+                    io::Error::new(error.kind(), format!("creating {}: {error}", parent.display()))
+                };
+                std::fs::create_dir_all(parent).map_err(named)?;
+            }
+            let (dir, lock) = RunDir::create(path, true)?;
+            atomic::write(&dir.config(), text.as_bytes())?;
+            (dir, lock)
+        }
+    };
+    let prepared = Prepared::new(config.clone()).map_err(refused)?;
+    Ok(Some(prepared.in_directory(dir, lock)))
+}
+
+#[allow(clippy::needless_pass_by_value)] // As `map_err` hands it over.
+fn refused(error: impl ToString) -> BeginError {
+    BeginError::Refused(error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_begun_then_resumed_and_other_settings_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut runs = experiment("asset-selling", 2, true).unwrap();
+        runs.truncate(1);
+        let path = directory.path().join(&runs[0].name);
+        // The lock of a run that is being made binds.
+        let ready = begin(directory.path(), &runs, false).unwrap();
+        assert_eq!(ready.len(), 1);
+        assert!(begin(directory.path(), &runs, false).err().unwrap().is_usage());
+        drop(ready);
+        assert_eq!(begin(directory.path(), &runs, false).unwrap().len(), 1);
+
+        std::fs::write(path.join("summary.json"), "{}").unwrap();
+        assert_eq!(begin(directory.path(), &runs, false).unwrap().len(), 0, "it is finished");
+        runs[0].config.run.episodes = Some(201);
+        let error = begin(directory.path(), &runs, false).err().unwrap();
+        assert!(matches!(error, BeginError::OtherSettings { .. }) && error.is_usage(), "{error}");
+        assert_eq!(begin(directory.path(), &runs, true).unwrap().len(), 1);
+    }
 
     #[test]
     fn every_method_is_run_at_every_level_on_the_held_out_seeds() {

@@ -10,16 +10,15 @@
 //! Every run is Deep-BQRL's preset with at most a few keys changed. Runs that are the same are made once: the preset stands
 //! in every study. Seeds are the held-out ones: nothing is chosen from these runs.
 
-use bqrl_math::buffer::Buffer;
+mod floor;
+
 use bqrl_mdp::env::Env as _;
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::{Planner, conditional};
-use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
-use rayon::prelude::*;
 
+pub use self::floor::{FLOORS, Floor, SHARES, floor};
 use crate::config::{AgentConfig, Config, ConfigError, Layers};
-use crate::outcome::RULE_ATOMS;
+use crate::outcome::rule_quantile;
 use crate::reproduce::{LEVELS, Planned, QUICK, seeds};
 
 /// A part of the studies.
@@ -81,10 +80,6 @@ struct Outline {
 }
 
 const ASSET: &str = "asset-selling";
-
-/// The widths of the buffer as shares of the level, narrow first.
-pub const SHARES: [(&str, f64); 5] =
-    [("τ/16", 1.0 / 16.0), ("τ/8", 1.0 / 8.0), ("τ/4", 1.0 / 4.0), ("τ/2", 1.0 / 2.0), ("τ", 1.0)];
 
 fn outlines(quick: bool) -> Vec<Outline> {
     let episodes = |full: usize| if quick { full / QUICK } else { full };
@@ -257,46 +252,38 @@ pub fn multiply_adds(config: &Config, problem: &Problem) -> Option<f64> {
     Some(shape.train_flops(agent.critics.batch_size) / 2.0)
 }
 
-/// What the paper's rule attains on a problem, beside what is best.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Floor {
-    /// The problem, by name.
-    pub problem: &'static str,
-    /// The smallest and the largest return.
-    pub range: (f64, f64),
-    /// τ = 0.05, 0.1, …, 0.95.
-    pub taus: Vec<f64>,
-    /// Q*_τ at each.
-    pub best: Vec<f64>,
-    /// Q_τ of the rule, `rule[share][tau]` with β a share of τ as in [`SHARES`].
-    pub rule: Vec<Vec<f64>>,
+/// What is known of a run of a sweep before it is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Multiplications with an addition of the matrix products of one update; 0 for agents other than Deep-BQRL.
+    pub multiply_adds: f64,
+    /// Q_τ of the paper's rule on its problem, where that was asked for and few returns are possible.
+    pub rule_quantile: Option<f64>,
 }
 
-/// The problems whose floor is computed: the paper's two, and those of ours on which the rule has few laws to carry.
-pub const FLOORS: [&str; 5] = [ASSET, "frozen-lake", "gamble-chain", "machine-replacement", "gamblers-ruin"];
-
-/// Solves the rule over all levels and widths, on the current thread pool.
-pub fn floor(problem: &'static str) -> Result<Floor, ConfigError> {
-    let model = problems::build(problem, &[])?.model;
-    let planner = Planner::exact(&model, &|_, _, _| {}).expect("a problem with few returns");
-    let taus: Vec<f64> = (1..20).map(|k| f64::from(k) / 20.0).collect();
-    let cells: Vec<(f64, f64)> =
-        SHARES.iter().flat_map(|&(_, share)| taus.iter().map(move |&tau| (tau, tau * share))).collect();
-    let attained: Vec<f64> = cells
-        .par_iter()
-        .map(|&(tau, beta)| {
-            let buffer = Buffer::new(tau, beta).expect("0 < β ≤ τ < 1");
-            let rule = conditional::greedy(&model, buffer, RULE_ATOMS).expect("a problem with few returns");
-            rule.law.quantile(tau)
+impl Studies {
+    /// What is known of a run, by its place. The paper's rule takes its time, and is solved only when asked for.
+    pub fn known(&self, run: usize, with_rule: bool) -> Result<Known, ConfigError> {
+        let config = &self.runs[run].config;
+        let problem = config.problem.load()?;
+        let level = config.levels()?[0];
+        Ok(Known {
+            multiply_adds: multiply_adds(config, &problem).unwrap_or_default(),
+            rule_quantile: if with_rule { rule_quantile(&problem, level) } else { None },
         })
-        .collect();
-    Ok(Floor {
-        problem,
-        range: planner.range(),
-        best: taus.iter().map(|&tau| planner.best_quantile(tau).value).collect(),
-        rule: attained.chunks(taus.len()).map(<[f64]>::to_vec).collect(),
-        taus,
-    })
+    }
+
+    /// The parameters of the problem that a sweep does not vary, ` (goal=64, …)`.
+    pub fn fixed_parameters(&self, sweep: &Sweep) -> String {
+        let parameters = |run: usize| &self.runs[run].config.problem.parameters;
+        let runs: Vec<usize> = sweep.runs.iter().flatten().copied().collect();
+        let fixed: Vec<String> = parameters(runs[0])
+            .iter()
+            .filter(|(key, value)| runs.iter().all(|&run| parameters(run).get(*key) == Some(*value)))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        if fixed.is_empty() { String::new() } else { format!(" ({})", fixed.join(", ")) }
+    }
 }
 
 #[cfg(test)]
@@ -402,35 +389,19 @@ mod tests {
         let preset = &studies.runs[0];
         assert_eq!(preset.name, "asset-selling-0.1/beta=0.00625");
         let problem = preset.config.problem.load().unwrap();
-        assert_eq!(multiply_adds(&preset.config, &problem), Some((3.0 * 3072.0 + 1024.0) * 96.0));
+        let cost = (3.0 * 3072.0 + 1024.0) * 96.0;
+        assert_eq!(multiply_adds(&preset.config, &problem), Some(cost));
+        let known = Known { multiply_adds: cost, rule_quantile: None };
+        assert_eq!(studies.known(0, false).unwrap(), known);
     }
 
     #[test]
-    fn the_floor_on_asset_selling_is_the_known_one() {
-        let floor = floor(ASSET).unwrap();
-        let at = |tau: f64| floor.taus.iter().position(|&known| known == tau).unwrap();
-        // Q*_τ ≥ k/24 exactly when (k/25)⁹ < τ: Q*_.1, Q*_.5, Q*_.9 = 19/24, 23/24, 1.
-        for (tau, best) in [(0.1, 19.0), (0.5, 23.0), (0.9, 24.0)] {
-            assert!((floor.best[at(tau)] - best / 24.0).abs() < 1e-12, "τ = {tau}");
-        }
-        // The rule's own, at β = τ/16, τ/8, τ/4, τ/2, τ: a separate program in exact fractions gives the same.
-        for (tau, offers) in [(0.1, [13, 13, 11, 10, 9]), (0.5, [22, 22, 22, 21, 20]), (0.9, [24; 5])] {
-            for ((rule, offer), (label, _)) in floor.rule.iter().zip(offers).zip(SHARES) {
-                let attained = rule[at(tau)] * 24.0;
-                assert!((attained - f64::from(offer)).abs() < 1e-9, "τ = {tau}, β = {label}: {attained}");
-            }
-        }
-        assert_eq!(floor.range, (0.0, 1.0));
-    }
-
-    #[test]
-    fn no_rule_beats_the_optimum() {
-        for problem in ["frozen-lake", "gamble-chain"] {
-            let floor = floor(problem).unwrap();
-            for rule in &floor.rule {
-                assert_eq!(rule.len(), floor.best.len());
-                assert!(rule.iter().zip(&floor.best).all(|(rule, best)| *rule <= best + 1e-9), "{problem}");
-            }
-        }
+    fn what_a_sweep_holds_fixed_is_named() {
+        let studies = all();
+        let fixed = |name: &str| {
+            studies.fixed_parameters(studies.sweeps.iter().find(|sweep| sweep.name == name).unwrap())
+        };
+        assert_eq!(fixed("actions"), " (goal=64, probability=0.55, start=32)");
+        assert_eq!(fixed("horizon"), "");
     }
 }

@@ -16,11 +16,12 @@
 //! | `squash` | outputs that cannot leave an interval |
 //! | `critic`, `shape` | one network: places of its parameters, forward, backward |
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
-//! | `kernels` | everything that has to be fast, once for all instruction sets |
+//! | `kernels` | what has to be fast in training, once for all instruction sets |
 //! | `file` | safetensors |
 //! | `workload` | the steps that speed is measured with |
 //!
-//! Nothing here knows an environment, and no other crate knows a kernel.
+//! Nothing here knows an environment. These are the kernels of networks; exact planning has vector code of its own, in
+//! double precision (`plan/sweep.rs` of `bqrl-mdp`).
 //!
 //! # Reproducibility
 //!

@@ -3,6 +3,8 @@
 //! ```text
 //! run directories ─► study (method → level → seeds) ─► views ─► figures ─► document (HTML)
 //!                                                 └─► paper (the paper's figures, its numbers beside ours)
+//!                                                             └─► results (its experiments on one page)
+//! runs of sweeps ─► studies (what the paper leaves open: tables and figures on one page)
 //! ```
 //!
 //! The figures ([`curves`], [`heat_map`], [`policy_map`], [`quantile_curve`], [`law_plot`], [`prediction_plot`]) are functions of plain
@@ -16,13 +18,16 @@ pub mod document;
 pub mod figure;
 pub mod heat_map;
 pub mod law_plot;
+pub mod numbers;
 mod page;
 pub mod paper;
 pub mod policy_map;
 pub mod prediction_plot;
 pub mod progress;
 pub mod quantile_curve;
+pub mod results;
 pub mod statistics;
+pub mod studies;
 pub mod study;
 mod svg;
 pub mod views;

@@ -64,6 +64,20 @@ const RAMP: [[u8; 3]; 11] = [
     [253, 231, 37],
 ];
 
+impl PolicyMap {
+    /// Leaves out the states in which no panel ever chooses, such as an absorbing one.
+    #[must_use]
+    pub fn where_something_is_chosen(mut self) -> Self {
+        let chosen = |s: usize| self.panels.iter().any(|panel| panel.cells.iter().any(|c| c[s].is_some()));
+        let shown: Vec<usize> = (0..self.states.len()).filter(|&s| chosen(s)).collect();
+        self.states = shown.iter().map(|&s| self.states[s].clone()).collect();
+        for cells in self.panels.iter_mut().flat_map(|panel| &mut panel.cells) {
+            *cells = shown.iter().map(|&s| cells[s]).collect();
+        }
+        self
+    }
+}
+
 /// Draws the map.
 ///
 /// Every period has one cell per state, and every action drawn has a name; anything else is a mistake of the caller.

@@ -146,28 +146,23 @@ pub(crate) fn policy_panels(
     agents: &[Trained<'_>],
     heading: impl Fn(&Trained<'_>) -> String,
 ) -> Option<Figure> {
-    let mapped: Vec<_> =
-        agents.iter().filter_map(|agent| Some((heading(agent), agent.policy(problem)?))).collect();
-    if mapped.is_empty() {
+    let panels: Vec<Panel> = agents
+        .iter()
+        .filter_map(|agent| Some(Panel { heading: heading(agent), cells: agent.policy(problem)? }))
+        .collect();
+    if panels.is_empty() {
         return None;
     }
-    // States without a choice, such as an absorbing one, have no row.
-    let chosen = |&s: &usize| mapped.iter().any(|(_, cells)| cells.iter().any(|stage| stage[s].is_some()));
-    let shown: Vec<usize> = (0..problem.states.len()).filter(chosen).collect();
-    let column = |stage: &Vec<Option<usize>>| shown.iter().map(|&s| stage[s]).collect();
-    let panel = |(heading, cells): &(String, Vec<Vec<Option<usize>>>)| Panel {
-        heading: heading.clone(),
-        cells: cells.iter().map(column).collect(),
-    };
-    Some(policy_map::draw(&PolicyMap {
+    let map = PolicyMap {
         title: title.to_owned(),
         problem: problem.name.clone(),
         actions: problem.actions.clone(),
         state_axis: "state".to_owned(),
-        states: shown.iter().map(|&s| problem.states[s].clone()).collect(),
-        panels: mapped.iter().map(panel).collect(),
+        states: problem.states.clone(),
+        panels,
         note: "Learned, most probable action at C_h = 0; each panel is one agent, not an average.".to_owned(),
-    }))
+    };
+    Some(policy_map::draw(&map.where_something_is_chosen()))
 }
 
 /// Laws of a method's final policies beside the predictions of its critics; `None` where no run has a law.

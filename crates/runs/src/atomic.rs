@@ -8,11 +8,13 @@
 //! When any step before the rename fails, the temporary file is removed and the old file is untouched;
 //! only a kill or a power cut can leave a `.bqrl-*.tmp` behind, which may be deleted.
 //!
-//! The target behaves as it would under [`File::create`]: a new file gets the permissions that the umask allows,
+//! The target behaves as it would under [`std::fs::File::create`]: a new file gets the permissions that the umask allows,
 //! an existing one keeps its own, a symbolic link is followed, and a file that is write-protected is refused.
 //! Something that is not a regular file (`/dev/stdout`, a pipe) cannot be replaced, so it is written directly.
 
-use std::fs::{self, File, OpenOptions};
+#[cfg(unix)]
+use std::fs::File;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,8 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,10 +37,15 @@ impl Run {
     pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).expect("text on standard output"),
-            stderr: String::from_utf8(output.stderr).expect("text on standard error"),
+            stdout: portable(String::from_utf8(output.stdout).expect("text on standard output")),
+            stderr: portable(String::from_utf8(output.stderr).expect("text on standard error")),
         }
     }
+}
+
+/// With `/` between the parts of a path on every platform, as the tests write it. JSON doubles a backslash.
+fn portable(text: String) -> String {
+    if cfg!(windows) { text.replace(r"\\", "/").replace('\\', "/") } else { text }
 }
 
 /// A directory that `bqrl` is run in; it disappears with the value.
@@ -81,6 +87,55 @@ impl Desk {
         command
     }
 
+    /// Starts `bqrl` with nobody listening to it.
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The finished checkpoints and summaries below a folder, and the checkpoints being written: how far its runs are.
+    pub fn progress(&self, folder: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.path(folder)];
+        while let Some(folder) = folders.pop() {
+            let is_store = folder.ends_with("checkpoints");
+            // A folder may be renamed or removed while this looks.
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if is_store || path.ends_with("summary.json") {
+                    found.push(path);
+                } else if path.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    /// Starts `bqrl` again and again, and kills it when its runs below `folder` got further, until it gets through. Every
+    /// second kill comes while a checkpoint is being written, the others when one is finished; later kills leave it more
+    /// time. Returns the number of kills.
+    pub fn kill_until_done(&self, arguments: impl Fn() -> Vec<&'static str>, folder: &str) -> usize {
+        let finished = |path: &PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with('.');
+        for kills in 0.. {
+            let before = self.progress(folder);
+            let mut child = self.spawn(&arguments());
+            let mut ended = None;
+            wait_until("progress or the end", || {
+                ended = child.try_wait().unwrap();
+                let is_news = |path: &PathBuf| !before.contains(path) && (kills % 2 == 1 || finished(path));
+                let news = self.progress(folder).into_iter().filter(is_news).count();
+                ended.is_some() || news > kills / 2
+            });
+            if let Some(status) = ended {
+                assert!(status.success(), "{status}");
+                return kills;
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        unreachable!("a run has a finite number of checkpoints")
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Run {
         Run::of(self.command(arguments).output().unwrap())
     }
@@ -120,6 +175,41 @@ impl Desk {
         assert!(!run.stderr.contains('\u{1b}'), "bqrl {shown}: {:?}", run.stderr);
         run.stderr
     }
+}
+
+/// Waits until something holds. Minutes are more than any machine needs; a test that waits in vain must end too.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..200_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("waited in vain for {what}");
+}
+
+/// Programs that are started from now on react to SIGINT, even where this one was told to ignore it (`nohup … &`): the
+/// signals that a program ignores stay ignored in its children, those that it handles do not.
+#[cfg(unix)]
+pub fn let_children_be_interrupted() {
+    // Our own reaction stays the usual one, to end.
+    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, always).unwrap();
+}
+
+/// Compares files by name and contents; a failure says which differ, not how.
+pub fn assert_same_files(left: &[(String, Vec<u8>)], right: &[(String, Vec<u8>)]) {
+    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|file| file.0.clone()).collect::<Vec<_>>();
+    assert_eq!(names(left), names(right));
+    let differ = left.iter().zip(right).filter(|(left, right)| left != right).map(|(left, _)| &left.0);
+    assert_eq!(differ.collect::<Vec<_>>(), [""; 0], "differ");
+}
+
+/// Sends a signal, `-INT` or `-TERM`.
+#[cfg(unix)]
+pub fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(sent.unwrap().success(), "kill {signal}");
 }
 
 /// The number in a field.

@@ -1,13 +1,34 @@
 //! Exact planning: the best quantile, the best buffered quantile, their policies and their certificates.
 //!
-//! ```text
-//! let planner = Planner::exact(&model)?;      one backward pass
-//! planner.best_quantile(0.1)                  Q*_τ and its proof, for any τ, at no further cost
-//! planner.quantile_policy(0.1)                a policy that attains it, with the slack spent on the mean
-//! planner.buffered(buffer)                    UB1 ≥ UB2 ≥ best deterministic ≥ LB
-//! conditional::greedy(&model, buffer)         what the paper's own rule attains
-//! robust::RobustPlanner::new(&model, …)       the same when probabilities are only known to lie in a ball
 //! ```
+//! use bqrl_math::buffer::Buffer;
+//! use bqrl_mdp::plan::{Planner, conditional};
+//! use bqrl_mdp::problems;
+//!
+//! let model = problems::build("asset-selling", &[])?.model;
+//! let planner = Planner::exact(&model, &|_pass, _stages, _horizon| {})?; // One backward pass.
+//!
+//! // Q*_τ and its proof, for any τ, at no further cost: some policy has P(R < 19/24) < τ, none has P(R < 20/24) < τ.
+//! let best = planner.best_quantile(0.1);
+//! assert!((best.value - 19.0 / 24.0).abs() < 1e-12);
+//! assert!(best.least_below < 0.1 && best.next.is_some_and(|(_, least_below)| least_below >= 0.1));
+//!
+//! // A policy that attains it, with the slack spent on the mean in at most 12 passes.
+//! let plan = planner.quantile_policy(0.1, 12);
+//! assert!((plan.evaluation.law.quantile(0.1) - best.value).abs() < 1e-12);
+//!
+//! // UB1 ≥ UB2 ≥ best deterministic ≥ LB, in at most 20 passes.
+//! let buffer = Buffer::new(0.1, 0.05)?;
+//! let buffered = planner.buffered(buffer, 20);
+//! assert!(buffered.upper + 1e-9 >= buffered.mixture_upper && buffered.mixture_upper + 1e-9 >= buffered.lower);
+//!
+//! // What the paper's own rule attains: less.
+//! let rule = conditional::greedy(&model, buffer, 1000).expect("laws of few returns");
+//! assert!(rule.law.quantile(0.1) < best.value);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`robust::RobustPlanner`] does the same where probabilities are only known to lie in a ball.
 
 pub mod buffered;
 pub mod conditional;

@@ -1,4 +1,4 @@
-//! The numeric kernels, one source for every vector width.
+//! The kernels of networks, one source for every vector width. (Those of planning are in `plan/sweep.rs` of `bqrl-mdp`.)
 //!
 //! Each kernel is generic over [`pulp::Simd`] and compiled once for AVX-512, AVX2, NEON and plain scalars; which one
 //! runs is decided at run time, so a plain `cargo build --release` is fast everywhere. A kernel is a struct that holds

@@ -1,0 +1,42 @@
+//! Numbers as tables and pages print them.
+
+/// A number in at most six significant digits, without trailing zeros.
+pub fn number(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    if !(1e-9..1e15).contains(&value.abs()) {
+        return format!("{value:.5e}");
+    }
+    let digits = (5 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Three decimals are more than three seeds can tell.
+pub fn three_decimals(value: f64) -> String {
+    number((value * 1000.0).round() / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_six_significant_digits_and_no_trailing_zeros() {
+        let cases =
+            [(0.0, "0"), (1.0, "1"), (0.7916666667, "0.791667"), (-12.5, "-12.5"), (19999.999999, "20000")];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(number(1e300), "1.00000e300");
+        assert_eq!(number(1234567.8), "1234568");
+        assert_eq!(number(4.54e-5), "0.0000454");
+    }
+
+    #[test]
+    fn small_differences_are_rounded_away() {
+        assert_eq!(three_decimals(0.12349), "0.123");
+        assert_eq!(three_decimals(1234567.8), "1234568");
+    }
+}
