@@ -471,6 +471,7 @@ mod tests {
     use bqrl_mdp::trajectory::End;
 
     use super::*;
+    use crate::Kernels;
     use crate::experience::encode::StateEncoding;
 
     fn config() -> Config {
@@ -483,18 +484,18 @@ mod tests {
             return_low: 0.0,
             return_high: 4.0,
             behaviour_tau: vec![0.1, 0.9],
-            thompson_decay: 100.0,
+            thompson_decay: Span::episodes(100.0),
             prior_scale: 1.0,
-            prior_decay: 100.0,
+            prior_decay: Span::episodes(100.0),
             root_margin: 0.0,
             zeta: 0.1,
             output_scale: 1.0,
             output_bias: 0.0,
             learning_rate: 1e-3,
             learning_rate_extra: 0.0,
-            learning_rate_decay: 100.0,
+            learning_rate_decay: Span::episodes(100.0),
             weight_decay: 0.0,
-            weight_decay_decay: 100.0,
+            weight_decay_decay: Span::episodes(100.0),
             batch_size: 64,
             replay_capacity: 100,
             learning_starts: 1,
@@ -505,7 +506,7 @@ mod tests {
             imagined_decay: 100.0,
             state_encoding: StateEncoding::OneHot,
             stage_thermometer: 0,
-            kernels: "scalar".into(),
+            kernels: Kernels::Scalar,
         }
     }
 
@@ -566,7 +567,8 @@ mod tests {
                 let (action, reward) = if episode % 3 == 2 { (0, 2.0) } else { (1, 0.0) };
                 let x = Input { stage: 0, observation: &state, collected: 0.0 };
                 let next = Input { stage: 1, observation: &state, collected: reward };
-                agent.observe(&Transition { x, action, reward, next, end: End::Terminated }).unwrap();
+                agent.store(0, &Transition { x, action, reward, next, end: End::Terminated }).unwrap();
+                agent.learn(&Clock::default()).unwrap();
             }
             let x = Input { stage: 0, observation: &Observation::Index(2), collected: 0.0 };
             // P of the target 2, the third of five, weight 1.
@@ -602,7 +604,7 @@ mod tests {
         let x = Input { stage: 2, observation: &observation, collected: 1.5 };
         let before = agent.values(&x, 0..20, Some(1));
         while agent.grid.grid().high < 8.0 {
-            agent.grid.observe(0.0, 8.0, true);
+            agent.grid.observe(0, 0.0, 8.0, true);
         }
         assert_eq!(agent.grid.grid(), Grid { low: 0.0, high: 8.0, n: 4 });
         agent.regrid(&from);

@@ -325,9 +325,6 @@ impl Agent for VarQ {
     fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
         let Transition { x, action, reward, next, end } = *transition;
         finite(reward)?;
-        if x.stage == 0 {
-            self.starts[state(&x)] += 1;
-        }
         let step = Step {
             stage: x.stage,
             state: state(&x),
@@ -337,6 +334,8 @@ impl Agent for VarQ {
             terminated: end == End::Terminated,
         };
         if let Some(episode) = self.open.step(lane, step, end.is_over()) {
+            // Only now: an episode that is given up must leave no start behind, and the target is that of whole ones.
+            self.starts[episode[0].state] += 1;
             self.episodes.push(self.steps.len());
             self.steps.extend(episode);
             self.pending += 1;
@@ -499,7 +498,7 @@ mod tests {
             step_0: 0.4,
             step_decay: 1.0,
             epsilon_0: 0.0,
-            epsilon_decay: 1.0,
+            epsilon_decay: Span::episodes(1.0),
             replay_episodes: 0,
             share_stages: false,
             tie_tolerance: 0.0,
@@ -529,11 +528,11 @@ mod tests {
         let mut agent = agent(config(), &spec(1, 1, 2), 0.5);
         agent.q = vec![1.0, 1.0, 0.0, 2.0];
         let outcome = [Outcome { probability: 1.0, reward: 0.5, next: Some(0) }];
-        agent.learn(0, 0, 0, &outcome);
+        agent.update(0, 0, 0, &outcome);
         assert_close(&agent.q, &[1.0 - 0.4 * 3.0 / 16.0, 1.0 + 0.4 * 7.0 / 16.0, 0.0, 2.0], 1e-15);
         // n = 1 halves the step; a final transition has r = 1 as its only target at q_1 = (0, 2).
         agent.visits[1] = 1;
-        agent.learn(1, 0, 0, &[Outcome { probability: 1.0, reward: 1.0, next: None }]);
+        agent.update(1, 0, 0, &[Outcome { probability: 1.0, reward: 1.0, next: None }]);
         // δ = 1, −1; m = 5/4: level ¼ rises by .2·¼·5/4, level ¾ falls by .2·¼·5/4.
         assert_close(&agent.q[2..], &[0.0625, 2.0 - 0.0625], 1e-15);
     }
@@ -602,7 +601,7 @@ mod tests {
                         })
                         .collect();
                     for _ in 0..4000 {
-                        agent.learn(stage, state, action, &outcomes);
+                        agent.update(stage, state, action, &outcomes);
                     }
                 }
             }
