@@ -3,13 +3,15 @@
 mod common;
 
 use bqrl_agents::deep_bqrl::{Config, DeepBqrl, Score};
+use bqrl_agents::quantile_critics::CriticConfig;
 use bqrl_agents::{Agent, Input, ServedPolicy};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::Span;
 use bqrl_mdp::env::Env;
 use bqrl_mdp::evaluate::{Evaluator, evaluate};
+use bqrl_mdp::plan::Planner;
 use bqrl_mdp::tabular::TabularEnv;
-use bqrl_mdp::trajectory::Observation;
+use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 
 use common::{build, critics, kernels_of_another_machine, only, train};
 
@@ -34,6 +36,55 @@ fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
         let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law;
         assert!(law.quantile(0.9) >= 1.0 - 1e-12, "seed {seed}: {}", law.quantile(0.9));
         assert!(law.mean() > 0.6, "seed {seed}: mean {}", law.mean());
+    }
+}
+
+/// The preset, with larger steps because training is shorter.
+fn preset(score: Score) -> Config {
+    let networks = CriticConfig {
+        n_quantiles: 8,
+        hidden: vec![64],
+        kappa: 0.2,
+        zeta: 0.01,
+        learning_rate: 5e-4,
+        learning_rate_extra: 2e-3,
+        learning_rate_decay: Span::episodes(300.0),
+        batch_size: 24,
+        learning_starts: 24,
+        updates_per_step: 1,
+        ..critics()
+    };
+    let lambda_decay = Span::episodes(500.0);
+    Config { n_critics: 4, lambda_0: 5.0, lambda_decay, score, tie_break: 0.1, critics: networks }
+}
+
+#[test]
+fn a_low_quantile_is_attained_that_no_risk_neutral_policy_attains_on_three_seeds() {
+    // Three times 1 for sure, or 5 with probability .4 and else 0.
+    //   Whoever maximises the mean gambles at every stage, whatever was collected: 2 against 1, so every safe play costs 1 of
+    //   the mean. There is one such policy. It returns 0 with probability .6³ = .216 ≥ τ = .2: its Q_τ is 0.
+    //   The buffered rule at τ = β = .2 compares the means of the worst fifth: 1 against 0. It always plays safe, R = 3.
+    // No policy has a larger Q_.2: one gamble that must be won leaves P(R < 4) ≥ .6.
+    let env = build("gamble-chain", &[("horizon", "3"), ("win", "5")]);
+    let level = Buffer::new(0.2, 0.2).unwrap();
+    let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
+    let neutral = planner.mean_evaluation();
+    assert!((planner.max_mean() - 6.0).abs() < 1e-12 && (neutral.mean - 6.0).abs() < 1e-12);
+    assert_eq!((neutral.law.quantile(0.2), planner.best_quantile(0.2).value), (0.0, 3.0));
+    for (stage, collected) in (0..3).flat_map(|stage| [0.0, 1.0, 5.0, 6.0].map(|c| (stage, c))) {
+        let x = AugmentedInput { stage, state: 0, collected };
+        assert_eq!(planner.mean_policy().action(&x), 1);
+    }
+    for seed in [1, 2, 3] {
+        let attained = |score| {
+            let mut agent = DeepBqrl::new(preset(score), level, env.spec(), seed).unwrap();
+            train(&mut agent, &env, 0..600, seed);
+            evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law.quantile(0.2)
+        };
+        let (buffered, mean) = (attained(Score::Buffered), attained(Score::Mean));
+        assert_eq!(buffered, 3.0, "seed {seed}");
+        // The same settings without the buffered score must fail, or the bound above would say nothing.
+        assert!(mean < 3.0, "seed {seed}: {mean}");
     }
 }
 
