@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use bqrl_agents::ucb_bqrl::{Config, Objective, Output, Prior, UcbBqrl};
 use bqrl_agents::play::{Learning, Play, Player};
+use bqrl_agents::ucb_bqrl::{Config, Objective, Output, Prior, UcbBqrl};
 use bqrl_agents::{Agent, LearnError, Memo, Transition, Waiting};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, stream};

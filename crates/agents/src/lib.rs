@@ -271,6 +271,6 @@ pub(crate) fn state(x: &Input) -> usize {
 pub(crate) fn state_of(observation: &Observation) -> usize {
     match observation {
         Observation::Index(state) => *state,
-        _ => unreachable!("refused by settings::n_states when the agent was made"),
+        Observation::Dense(_) => unreachable!("refused by settings::n_states when the agent was made"),
     }
 }

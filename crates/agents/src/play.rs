@@ -333,8 +333,7 @@ mod tests {
                 } else {
                     self.stages[lane] += 1;
                     let over = self.stages[lane] == self.lengths[lane];
-                    let reward =
-                        if self.fails(Failure::Reward(lane)) { f64::NAN } else { (lane + 1) as f64 };
+                    let reward = if self.fails(Failure::Reward(lane)) { f64::NAN } else { (lane + 1) as f64 };
                     Seen::Step(Step {
                         observation: Observation::Index(self.stages[lane]),
                         reward,
@@ -400,8 +399,7 @@ mod tests {
     #[test]
     fn rewards_are_discounted_by_their_stage_and_add_up_to_the_return() {
         // γ = ½, three rewards of 1: ½^h is 1, ½, ¼, so that c is 0, 1, 1½ and the return 1¾; undiscounted it is 3.
-        let (mut play, mut player) =
-            (Play::new(Box::new(scripted(&[3], 0.5))), Recorder::default());
+        let (mut play, mut player) = (Play::new(Box::new(scripted(&[3], 0.5))), Recorder::default());
         let ended: Vec<_> = (0..3).flat_map(|_| play.tick(&mut player).unwrap().1).collect();
         assert_eq!(
             player.stored,
@@ -416,8 +414,7 @@ mod tests {
 
     #[test]
     fn lanes_end_and_begin_on_their_own() {
-        let (mut play, mut player) =
-            (Play::new(Box::new(scripted(&[1, 3], 1.0))), Recorder::default());
+        let (mut play, mut player) = (Play::new(Box::new(scripted(&[1, 3], 1.0))), Recorder::default());
         let steps: usize = (0..3).map(|_| play.tick(&mut player).unwrap().0).sum();
         assert_eq!((steps, player.begun), (6, vec![0, 1, 0, 0]));
         let of_second: Vec<_> = player.stored.iter().filter(|row| row.0 == 1).copied().collect();
@@ -438,14 +435,10 @@ mod tests {
         assert_eq!(player.waited, [vec![0, 1], vec![0, 1], vec![1], vec![0]]);
         assert_eq!(player.begun, [0, 1, 0, 1]);
         // A start is no transition: nothing is stored of it.
-        assert_eq!(player.stored.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [
-            (0, 0),
-            (1, 0),
-            (0, 1),
-            (1, 1),
-            (1, 2),
-            (0, 0)
-        ]);
+        assert_eq!(
+            player.stored.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+            [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2), (0, 0)]
+        );
     }
 
     #[test]
@@ -527,8 +520,7 @@ mod tests {
 
     #[test]
     fn giving_up_starts_new_episodes_in_all_lanes() {
-        let (mut play, mut player) =
-            (Play::new(Box::new(scripted(&[9, 9], 1.0))), Recorder::default());
+        let (mut play, mut player) = (Play::new(Box::new(scripted(&[9, 9], 1.0))), Recorder::default());
         play.tick(&mut player).unwrap();
         play.abandon();
         assert!(!play.is_open());

@@ -79,7 +79,10 @@ fn a_low_quantile_is_attained_that_no_risk_neutral_policy_attains_on_three_seeds
         let attained = |score| {
             let mut agent = DeepBqrl::new(preset(score), level, env.spec(), seed).unwrap();
             train(&mut agent, &env, 0..600, seed);
-            evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law.quantile(0.2)
+            evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent)))
+                .unwrap()
+                .law
+                .quantile(0.2)
         };
         let (buffered, mean) = (attained(Score::Buffered), attained(Score::Mean));
         assert_eq!(buffered, 3.0, "seed {seed}");
@@ -152,7 +155,10 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
             .to_string()
     };
     assert_eq!(refused(|c| c.n_critics = 1), "agent.n_critics must be at least 2, got 1");
-    assert!(refused(|c| c.critics.kernels = kernels_of_another_machine()).starts_with("agent.kernels must be auto"));
+    assert!(
+        refused(|c| c.critics.kernels = kernels_of_another_machine())
+            .starts_with("agent.kernels must be auto")
+    );
     assert_eq!(refused(|c| c.critics.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
     assert_eq!(refused(|c| c.critics.kappa = f64::NAN), "agent.kappa must be positive, got NaN");
     assert_eq!(

@@ -3,8 +3,8 @@
 mod common;
 
 use bqrl_agents::experience::encode::StateEncoding;
-use bqrl_agents::target_tracking::{Config, TargetTracking};
 use bqrl_agents::play::Play;
+use bqrl_agents::target_tracking::{Config, TargetTracking};
 use bqrl_agents::{Agent, Input, Kernels, LearnError, Memo, Objective, ServedPolicy, Transition};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng};
@@ -100,7 +100,8 @@ fn the_same_run_serves_buffered_quantiles() {
         for (tau, beta) in [(0.1, 0.1), (0.5, 0.5), (0.9, 0.9), (0.5, 0.2)] {
             let level = Buffer::new(tau, beta).unwrap();
             let memo = memo(&agent, &level, Objective::Buffered);
-            let worth = evaluate(&model, &ServedPolicy::new(&agent, &memo)).unwrap().law.buffered_quantile(&level);
+            let worth =
+                evaluate(&model, &ServedPolicy::new(&agent, &memo)).unwrap().law.buffered_quantile(&level);
             let best = planner.buffered(level, 200).mixture_upper;
             // For β < τ three widths are coarse.
             let least = if tau == beta { 0.98 } else { 0.9 };

@@ -85,7 +85,7 @@ impl Env for Line {
 /// Whoever only plays: a served policy, or chance.
 enum Playing<'a> {
     Policy(ServedPolicy<'a>),
-    Random(Rng),
+    Random(Box<Rng>),
 }
 
 impl Player for Playing<'_> {
@@ -150,7 +150,7 @@ const BOUND: f64 = 0.8;
 
 #[test]
 fn chance_earns_less_than_a_half() {
-    let earned = mean_return(&mut Playing::Random(stream(1, Purpose::Test)));
+    let earned = mean_return(&mut Playing::Random(Box::new(stream(1, Purpose::Test))));
     assert!(earned < 0.5, "{earned}");
 }
 

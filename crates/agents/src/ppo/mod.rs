@@ -88,7 +88,7 @@ impl Ppo {
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
-        Ok(Self { tables, config })
+        Ok(Self { config, tables })
     }
 
     /// An update from the rollout, which is then forgotten.

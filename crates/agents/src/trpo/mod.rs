@@ -92,7 +92,7 @@ impl Trpo {
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("trpo", &config.tables(), spec, seed)?;
-        Ok(Self { tables, config })
+        Ok(Self { config, tables })
     }
 
     /// An update from the rollout, which is then forgotten.

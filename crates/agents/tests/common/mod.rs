@@ -3,8 +3,8 @@
 // Every test file uses a part of these.
 #![allow(dead_code)]
 
-use bqrl_agents::play::Play;
 use bqrl_agents::experience::encode::StateEncoding;
+use bqrl_agents::play::Play;
 use bqrl_agents::quantile_critics::CriticConfig;
 use bqrl_agents::{Agent, Kernels, Memo, Objective, ServedPolicy};
 use bqrl_math::buffer::Buffer;
