@@ -10,7 +10,7 @@ use bqrl_mdp::env::{Env, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
 use bqrl_mdp::tabular::TabularEnv;
 
-use common::{build, goes_on_after_restoring, only, train};
+use common::{build, failure, goes_on_after_restoring, only, train};
 
 fn config() -> Config {
     Config {
@@ -54,6 +54,14 @@ fn a_small_selling_problem_is_nearly_solved_on_three_seeds() {
             drawn.quantile(0.5)
         );
     }
+}
+
+#[test]
+fn steps_that_lose_all_bounds_are_an_error_and_not_a_panic() {
+    let env = build("asset-selling", &[]);
+    let settings = Config { learning_rate: f64::MAX, batch_episodes: 5, ..config() };
+    let message = failure(&mut agent(settings, &env, 0.5, 3), &env);
+    assert!(message.contains("logits is no longer finite"), "{message}");
 }
 
 #[test]

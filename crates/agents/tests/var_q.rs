@@ -10,7 +10,7 @@ use bqrl_mdp::env::{Env, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
 use bqrl_mdp::tabular::TabularEnv;
 
-use common::{build, goes_on_after_restoring, only, train};
+use common::{build, failure, goes_on_after_restoring, only, train};
 
 fn config() -> Config {
     Config {
@@ -59,6 +59,14 @@ fn accumulating_rewards_need_the_target_and_reach_the_optimum_on_three_seeds() {
         let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law;
         assert!(law.quantile(0.6) >= 5.0 - 1e-9, "seed {seed}: {}", law.quantile(0.6));
     }
+}
+
+#[test]
+fn steps_that_lose_all_bounds_are_an_error_and_not_silence() {
+    let env = build("asset-selling", &[]);
+    let settings = Config { step_0: f64::MAX, step_decay: 1e9, ..config() };
+    let message = failure(&mut agent(settings, &env, 0.5, 3), &env);
+    assert!(message.contains("table of q is no longer finite"), "{message}");
 }
 
 #[test]

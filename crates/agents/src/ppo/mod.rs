@@ -1,7 +1,7 @@
 //! PPO on tables (Schulman et al. 2017): risk-neutral, on-policy.
 //!
 //! ```text
-//! π_old           the policy that played the last `episodes_per_update` episodes; A_t, y_t from `experience::rollout`
+//! π_old           the policy that played the last `episodes_per_update` episodes; A_t, y_t from `policy_gradient::rollout`
 //! ratio_t(θ)    = π_θ(a_t | h, s_t) / π_old(a_t | h, s_t)
 //! L_t(θ)        = min{ ratio_t A_t, clip(ratio_t, 1−ε, 1+ε) A_t } + entropy_bonus · H(π_θ(· | h, s_t))
 //! logits       += learning_rate_t Σ_{t in minibatch} ∂L_t         `epochs` times over the rollout, in a random order

@@ -229,6 +229,19 @@ impl Qppo {
         softmax(self.logits[row * self.n_actions..(row + 1) * self.n_actions].to_vec())
     }
 
+    /// Refuses tables that are no longer finite: no action could be drawn from them.
+    fn check(&self) -> Result<(), LearnError> {
+        let is_finite = |table: &[f64]| table.iter().all(|value| value.is_finite());
+        let diverged = |table| Err(LearnError::TableDiverged { table, step: self.updates });
+        if !is_finite(&self.logits) {
+            diverged("logits")
+        } else if !is_finite(&self.values) {
+            diverged("values")
+        } else {
+            Ok(())
+        }
+    }
+
     /// `epochs` steps along the clipped surrogate, and one of the baseline.
     fn update(&mut self, clock: &Clock, batch: &Batch, q: f64) {
         let Config { epochs, clip, slack, gae_lambda, value_step, entropy, .. } = self.config;
@@ -332,6 +345,7 @@ impl Agent for Qppo {
             let batch = std::mem::take(&mut self.batch);
             let q = *self.q.get_or_insert_with(|| empirical_quantile(&batch.returns, self.tau));
             self.update(clock, &batch, q);
+            self.check()?;
         }
         Ok(())
     }

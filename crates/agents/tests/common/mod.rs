@@ -84,6 +84,18 @@ pub fn greedy<'a>(agent: &'a dyn Agent, memo: &'a Memo) -> ServedPolicy<'a> {
     ServedPolicy::mode(agent, memo)
 }
 
+/// Trains until learning fails, in five episodes at most, and says why.
+pub fn failure(agent: &mut dyn Agent, env: &TabularEnv) -> String {
+    let mut play = Play::new(Box::new(NativeLanes::new(1, 3, Purpose::Env, || Box::new(env.clone()))));
+    let mut clock = Clock::default();
+    loop {
+        if let Err(error) = play.train(agent, &mut clock) {
+            return error.to_string();
+        }
+        assert!(clock.episodes < 5, "the fifth episode brings an update at last");
+    }
+}
+
 /// Saving and restoring must go on bit for bit, and refuse what does not fit.
 pub fn goes_on_after_restoring(make: &dyn Fn(&TabularEnv) -> Box<dyn Agent>) {
     let env = build("frozen-lake", &[("horizon", "20")]);
