@@ -1,6 +1,6 @@
 //! Agents: one folder per algorithm, its file opening with the equations, all behind one small surface.
 //!
-//! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it cannot change it:
+//! An agent sees an [`EnvSpec`](bqrl_mdp::env::EnvSpec) and transitions; it never sees the true model. Evaluating it cannot change it:
 //! [`Agent::serve`] and [`Agent::decide`] take `&self`. The loop that plays is [`play`]; what agents learn from is in
 //! [`experience`].
 
