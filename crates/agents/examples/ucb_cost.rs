@@ -1,19 +1,50 @@
 //! What UCB-BQRL's plans cost as the state space grows: `cargo run --release -p bqrl-agents --example ucb_cost`.
 //!
-//! Plays 100 episodes of each problem and prints a row of the table in docs/agents/ucb-bqrl.md. A plan is made before an
-//! episode, so the time of `begin_episode` is the time of planning; the rest is acting, counting and the simulator.
+//! Plays 100 episodes of each problem and prints a row of the table in docs/agents/ucb-bqrl.md. Plans are
+//! made in `learn`, so its time is the time of planning; the rest is acting, counting and the simulator.
 
 use std::time::{Duration, Instant};
 
+use bqrl_agents::play::{Learning, Play, Player};
 use bqrl_agents::ucb_bqrl::{Config, Objective, Output, Prior, UcbBqrl};
-use bqrl_agents::{Agent, Input, Transition};
+use bqrl_agents::{Agent, LearnError, Memo, Transition, Waiting};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, stream};
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::env::Env;
+use bqrl_mdp::lanes::NativeLanes;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
+use bqrl_mdp::trajectory::Observation;
 
-const EPISODES: usize = 100;
+const EPISODES: u64 = 100;
+
+/// A learner whose time in `learn` is added up.
+struct Timed<'a> {
+    player: Learning<'a>,
+    planning: &'a mut Duration,
+}
+
+impl Player for Timed<'_> {
+    fn begin(&mut self, lane: usize, start: &Observation) -> Memo {
+        self.player.begin(lane, start)
+    }
+
+    fn act(&mut self, lanes: &[usize], waiting: &[Waiting]) -> Vec<usize> {
+        self.player.act(lanes, waiting)
+    }
+
+    fn observe(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.player.observe(lane, transition)
+    }
+
+    fn tick_is_over(&mut self) -> Result<(), LearnError> {
+        let begun = Instant::now();
+        let learned = self.player.tick_is_over();
+        *self.planning += begun.elapsed();
+        learned
+    }
+}
 
 fn main() {
     println!("| problem | states | radius_scale | plans | seconds a plan | share of the run |");
@@ -40,7 +71,7 @@ fn random_map(width: usize) -> String {
 fn measure(name: &str, key: &str, value: &str, tau: f64, radius_scale: f64) {
     let problem = problems::build(name, &[(key.to_owned(), value.to_owned())]).expect("a built-in problem");
     let n_states = problem.model.n_states();
-    let mut env = TabularEnv::new(problem);
+    let env = TabularEnv::new(problem);
     let config = Config {
         radius_scale,
         delta: 0.1,
@@ -55,29 +86,16 @@ fn measure(name: &str, key: &str, value: &str, tau: f64, radius_scale: f64) {
     };
     let level = Buffer::new(tau, tau).expect("a level");
     let mut agent = UcbBqrl::new(config, level, env.spec()).expect("settings that are allowed");
-    let rng = &mut stream(1000, Purpose::Env);
+    let lanes = NativeLanes::new(1, 1000, Purpose::Env, || Box::new(env.clone()));
+    let (mut play, mut clock) = (Play::new(Box::new(lanes)), Clock::default());
     let (started, before) = (Instant::now(), agent.updates());
     let mut planning = Duration::ZERO;
-    for episode in 0..EPISODES {
-        let begun = Instant::now();
-        agent.begin_episode(episode);
-        planning += begun.elapsed();
-        let mut observation = env.reset(rng);
-        let (mut stage, mut collected) = (0, 0.0);
-        loop {
-            let x = Input { stage, observation: &observation, collected };
-            let action = agent.act(&x);
-            let step = env.step(action, rng);
-            let reward = step.reward;
-            let next =
-                Input { stage: stage + 1, observation: &step.observation, collected: collected + reward };
-            agent.observe(&Transition { x, action, reward, next, end: step.end }).expect("finite rewards");
-            (stage, collected) = (next.stage, next.collected);
-            if step.end.is_over() {
-                break;
-            }
-            observation = step.observation;
-        }
+    while clock.episodes < EPISODES {
+        let player = Learning { agent: &mut agent, clock };
+        let (steps, finished) =
+            play.tick(&mut Timed { player, planning: &mut planning }).expect("finite rewards");
+        clock.steps += steps as u64;
+        clock.episodes += finished.len() as u64;
     }
     let plans = agent.updates() - before;
     println!(

@@ -1,6 +1,6 @@
 //! Agents: one folder per algorithm, its file opening with the equations, all behind one small surface.
 //!
-//! An agent sees an [`EnvSpec`] and transitions; it never sees the true model. Evaluating it cannot change it:
+//! An agent sees an [`EnvSpec`](bqrl_mdp::env::EnvSpec) and transitions; it never sees the true model. Evaluating it cannot change it:
 //! [`Agent::serve`] and [`Agent::decide`] take `&self`. The loop that plays is [`play`]; what agents learn from is in
 //! [`experience`].
 
@@ -271,6 +271,6 @@ pub(crate) fn state(x: &Input) -> usize {
 pub(crate) fn state_of(observation: &Observation) -> usize {
     match observation {
         Observation::Index(state) => *state,
-        _ => unreachable!("refused by settings::n_states when the agent was made"),
+        Observation::Dense(_) => unreachable!("refused by settings::n_states when the agent was made"),
     }
 }

@@ -125,6 +125,7 @@ impl Play {
         let (mut steps, mut finished) = (0, Vec::new());
         for (lane, (seen, action)) in seen.into_iter().zip(actions).enumerate() {
             match (seen, action) {
+                // An environment may restart a lane by itself; a closed one stays between episodes.
                 (Seen::Start(_), None) if self.closed[lane] => {}
                 (Seen::Start(observation), None) => self.begin(lane, observation, player),
                 (Seen::Step(step), Some(action)) => {
@@ -254,5 +255,292 @@ impl Play {
         clock.steps += steps as u64;
         clock.episodes += finished.len() as u64;
         Ok(finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bqrl_mdp::env::{EnvSpec, ObservationSpace, Step};
+
+    use super::*;
+
+    /// Lanes that follow a script: lane i pays i + 1 per step and ends after `lengths[i]` of them.
+    struct Scripted {
+        spec: EnvSpec,
+        lengths: Vec<usize>,
+        stages: Vec<usize>,
+        /// First observations come with the next step of all lanes.
+        late: bool,
+        /// By lane, with `late`: an episode starts with the next step.
+        starting: Vec<bool>,
+        ticks: usize,
+        /// What goes wrong, in which call of `step`, counted from 1.
+        failure: Option<(usize, Failure)>,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Failure {
+        /// The step of all lanes fails.
+        Step,
+        /// This lane starts an episode where a step was due.
+        Start(usize),
+        /// The first observation of this lane's next episode cannot be had.
+        Reset(usize),
+        /// This lane's reward is no number.
+        Reward(usize),
+    }
+
+    fn scripted(lengths: &[usize], discount: f64) -> Scripted {
+        let observations = ObservationSpace::Discrete { n: 100, ordered: false };
+        Scripted {
+            spec: EnvSpec { discount, ..EnvSpec::new("scripted", observations, 2, 10) },
+            lengths: lengths.to_vec(),
+            stages: vec![0; lengths.len()],
+            late: false,
+            starting: vec![false; lengths.len()],
+            ticks: 0,
+            failure: None,
+        }
+    }
+
+    impl Scripted {
+        fn fails(&self, failure: Failure) -> bool {
+            self.failure == Some((self.ticks, failure))
+        }
+    }
+
+    impl Lanes for Scripted {
+        fn spec(&self) -> &EnvSpec {
+            &self.spec
+        }
+
+        fn n_lanes(&self) -> usize {
+            self.lengths.len()
+        }
+
+        fn reset(&mut self, lane: usize) -> Result<Option<Observation>, EnvError> {
+            if self.fails(Failure::Reset(lane)) {
+                self.failure = None;
+                return Err(EnvError::new("no reset"));
+            }
+            (self.stages[lane], self.starting[lane]) = (0, self.late);
+            Ok((!self.late).then_some(Observation::Index(0)))
+        }
+
+        fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError> {
+            self.ticks += 1;
+            if self.fails(Failure::Step) {
+                return Err(EnvError::new("no step"));
+            }
+            let mut seen = Vec::new();
+            for (lane, action) in actions.iter().enumerate() {
+                seen.push(if action.is_none() && std::mem::take(&mut self.starting[lane]) {
+                    Seen::Start(Observation::Index(0))
+                } else if action.is_none() {
+                    Seen::Nothing
+                } else if self.fails(Failure::Start(lane)) {
+                    Seen::Start(Observation::Index(0))
+                } else {
+                    self.stages[lane] += 1;
+                    let over = self.stages[lane] == self.lengths[lane];
+                    let reward = if self.fails(Failure::Reward(lane)) { f64::NAN } else { (lane + 1) as f64 };
+                    Seen::Step(Step {
+                        observation: Observation::Index(self.stages[lane]),
+                        reward,
+                        end: if over { End::Terminated } else { End::NotYet },
+                    })
+                });
+            }
+            Ok(seen)
+        }
+
+        fn save(&self) -> Option<SavedLanes> {
+            None
+        }
+
+        fn restore(&mut self, _: &SavedLanes) -> Result<(), EnvError> {
+            Err(EnvError::new("cannot be restored"))
+        }
+    }
+
+    /// Takes action 1 and writes down what it is shown.
+    #[derive(Default)]
+    struct Recorder {
+        begun: Vec<usize>,
+        /// The lanes that waited, tick by tick.
+        waited: Vec<Vec<usize>>,
+        /// Lane, stage, collected, reward, collected afterwards, and whether the episode ended.
+        stored: Vec<(usize, usize, f64, f64, f64, bool)>,
+        ticks: usize,
+    }
+
+    impl Player for Recorder {
+        fn begin(&mut self, lane: usize, start: &Observation) -> Memo {
+            assert_eq!(*start, Observation::Index(0));
+            self.begun.push(lane);
+            // So that a lane can be told by its memo.
+            Memo { critic: Some(lane), ..Memo::default() }
+        }
+
+        fn act(&mut self, lanes: &[usize], waiting: &[Waiting]) -> Vec<usize> {
+            for (lane, Waiting { memo, x }) in lanes.iter().zip(waiting) {
+                assert_eq!(memo.critic, Some(*lane));
+                assert_eq!(*x.observation, Observation::Index(x.stage));
+            }
+            self.waited.push(lanes.to_vec());
+            vec![1; lanes.len()]
+        }
+
+        fn observe(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+            let Transition { x, action, reward, next, end } = transition;
+            crate::finite(*reward)?;
+            assert_eq!((*action, next.stage), (1, x.stage + 1));
+            assert_eq!(*next.observation, Observation::Index(next.stage));
+            self.stored.push((lane, x.stage, x.collected, *reward, next.collected, end.is_over()));
+            Ok(())
+        }
+
+        fn tick_is_over(&mut self) -> Result<(), LearnError> {
+            self.ticks += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rewards_are_discounted_by_their_stage_and_add_up_to_the_return() {
+        // γ = ½, three rewards of 1: ½^h is 1, ½, ¼, so that c is 0, 1, 1½ and the return 1¾; undiscounted it is 3.
+        let (mut play, mut player) = (Play::new(Box::new(scripted(&[3], 0.5))), Recorder::default());
+        let ended: Vec<_> = (0..3).flat_map(|_| play.tick(&mut player).unwrap().1).collect();
+        assert_eq!(
+            player.stored,
+            [(0, 0, 0.0, 1.0, 1.0, false), (0, 1, 1.0, 0.5, 1.5, false), (0, 2, 1.5, 0.25, 1.75, true)]
+        );
+        assert_eq!(ended, [Finished { lane: 0, episode_return: 1.75, undiscounted: 3.0, length: 3 }]);
+        // The next episode starts from nothing.
+        play.tick(&mut player).unwrap();
+        assert_eq!(player.stored[3], (0, 0, 0.0, 1.0, 1.0, false));
+        assert_eq!((player.begun, player.ticks), (vec![0, 0], 4));
+    }
+
+    #[test]
+    fn lanes_end_and_begin_on_their_own() {
+        let (mut play, mut player) = (Play::new(Box::new(scripted(&[1, 3], 1.0))), Recorder::default());
+        let steps: usize = (0..3).map(|_| play.tick(&mut player).unwrap().0).sum();
+        assert_eq!((steps, player.begun), (6, vec![0, 1, 0, 0]));
+        let of_second: Vec<_> = player.stored.iter().filter(|row| row.0 == 1).copied().collect();
+        assert_eq!(
+            of_second,
+            [(1, 0, 0.0, 2.0, 2.0, false), (1, 1, 2.0, 2.0, 4.0, false), (1, 2, 4.0, 2.0, 6.0, true)]
+        );
+    }
+
+    #[test]
+    fn an_environment_may_show_its_first_observation_with_the_next_step() {
+        let lanes = Scripted { late: true, ..scripted(&[2, 3], 1.0) };
+        let (mut play, mut player) = (Play::new(Box::new(lanes)), Recorder::default());
+        // Nobody waits in the first tick: it brings the first observations. Lane 0 then plays two steps and starts again
+        // while lane 1 takes its third.
+        let steps: Vec<usize> = (0..5).map(|_| play.tick(&mut player).unwrap().0).collect();
+        assert_eq!(steps, [0, 2, 2, 1, 1]);
+        assert_eq!(player.waited, [vec![0, 1], vec![0, 1], vec![1], vec![0]]);
+        assert_eq!(player.begun, [0, 1, 0, 1]);
+        // A start is no transition: nothing is stored of it.
+        assert_eq!(
+            player.stored.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+            [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2), (0, 0)]
+        );
+    }
+
+    #[test]
+    fn a_closed_lane_ends_its_episode_and_begins_no_other() {
+        for late in [false, true] {
+            let lanes = Scripted { late, ..scripted(&[2, 2], 1.0) };
+            let (mut play, mut player) = (Play::new(Box::new(lanes)), Recorder::default());
+            let mut finished = Vec::new();
+            if late {
+                play.tick(&mut player).unwrap();
+            }
+            play.tick(&mut player).unwrap();
+            play.close(0);
+            (0..6).for_each(|_| finished.extend(play.tick(&mut player).unwrap().1));
+            let of = |lane| finished.iter().filter(|episode| episode.lane == lane).count();
+            assert_eq!((of(0), player.begun.iter().filter(|&&lane| lane == 0).count()), (1, 1));
+            assert!(of(1) > 1);
+            play.close(1);
+            (0..3).for_each(|_| drop(play.tick(&mut player).unwrap()));
+            assert!(!play.is_open());
+            let stored = player.stored.len();
+            assert_eq!(play.tick(&mut player).unwrap(), (0, vec![]));
+            assert_eq!(player.stored.len(), stored);
+        }
+    }
+
+    #[test]
+    fn a_closed_lane_stays_closed_when_the_environment_restarts_it() {
+        // The first observation is on its way when the lane is closed.
+        let lanes = Scripted { late: true, starting: vec![true], ..scripted(&[2], 1.0) };
+        let (mut play, mut player) = (Play::new(Box::new(lanes)), Recorder::default());
+        play.close(0);
+        assert_eq!(play.tick(&mut player).unwrap(), (0, vec![]));
+        assert!(player.begun.is_empty() && !play.is_open());
+    }
+
+    #[test]
+    fn an_environment_that_fails_says_so_and_what_was_stored_stays() {
+        // The third step of all lanes fails. What the lanes stored before stays, and play can go on.
+        let lanes = Scripted { failure: Some((3, Failure::Step)), ..scripted(&[9, 9], 1.0) };
+        let (mut play, mut player) = (Play::new(Box::new(lanes)), Recorder::default());
+        (0..2).for_each(|_| drop(play.tick(&mut player).unwrap()));
+        let before = player.stored.clone();
+        let error = play.tick(&mut player).unwrap_err();
+        assert!(matches!(&error, PlayError::Env(_)) && error.to_string() == "no step", "{error}");
+        assert_eq!((&player.stored, before.len(), player.ticks), (&before, 4, 2));
+        assert_eq!(play.tick(&mut player).unwrap().0, 2);
+        assert_eq!(player.stored[4..], [(0, 2, 2.0, 1.0, 3.0, false), (1, 2, 4.0, 2.0, 6.0, false)]);
+    }
+
+    #[test]
+    fn a_lane_that_cannot_start_leaves_the_episodes_of_the_others_open() {
+        // Both lanes end with the first step; then lane 1 cannot be reset, once.
+        let lanes = Scripted { failure: Some((1, Failure::Reset(1))), ..scripted(&[1, 1], 1.0) };
+        let (mut play, mut player) = (Play::new(Box::new(lanes)), Recorder::default());
+        play.tick(&mut player).unwrap();
+        assert_eq!(play.tick(&mut player).unwrap_err().to_string(), "no reset");
+        assert!(play.is_open());
+        assert_eq!((player.stored.len(), &player.begun[..]), (2, &[0, 1, 0][..]));
+        // Lane 0 goes on with the episode that it began; lane 1 begins now.
+        assert_eq!(play.tick(&mut player).unwrap().0, 2);
+        assert_eq!((player.stored.len(), &player.begun[..]), (4, &[0, 1, 0, 1][..]));
+    }
+
+    #[test]
+    fn a_failure_of_one_lane_does_not_take_back_what_lanes_before_it_stored() {
+        for (failure, message) in [
+            (Failure::Start(1), "lane 1 started an episode instead of a step"),
+            (Failure::Reward(1), "the reward must be finite, got NaN"),
+        ] {
+            let lanes = Scripted { failure: Some((2, failure)), ..scripted(&[9, 9], 1.0) };
+            let (mut play, mut player) = (Play::new(Box::new(lanes)), Recorder::default());
+            play.tick(&mut player).unwrap();
+            assert_eq!(play.tick(&mut player).unwrap_err().to_string(), message);
+            let stored: Vec<_> = player.stored.iter().map(|row| (row.0, row.1)).collect();
+            assert_eq!(stored, [(0, 0), (1, 0), (0, 1)]);
+        }
+    }
+
+    #[test]
+    fn giving_up_starts_new_episodes_in_all_lanes() {
+        let (mut play, mut player) = (Play::new(Box::new(scripted(&[9, 9], 1.0))), Recorder::default());
+        play.tick(&mut player).unwrap();
+        play.abandon();
+        assert!(!play.is_open());
+        assert_eq!(play.tick(&mut player).unwrap(), (2, vec![]));
+        assert_eq!(player.begun, [0, 1, 0, 1]);
+        assert_eq!(player.stored[2..], [(0, 0, 0.0, 1.0, 1.0, false), (1, 0, 0.0, 2.0, 2.0, false)]);
+    }
+
+    #[test]
+    fn lanes_that_cannot_be_saved_make_no_checkpoint() {
+        assert!(Play::new(Box::new(scripted(&[9], 1.0))).save().is_none());
     }
 }

@@ -193,7 +193,9 @@ impl QuantileCritics {
             return vec![self.outputs(&one.x)];
         }
         let mut rows = Vec::with_capacity(self.encoder.width() * waiting.len());
-        waiting.iter().for_each(|lane| self.encoder.encode(&lane.x, &mut rows));
+        for lane in waiting {
+            self.encoder.encode(&lane.x, &mut rows);
+        }
         self.critics.act_many(Which::Online, &rows)
     }
 

@@ -3,39 +3,26 @@
 mod common;
 
 use bqrl_agents::deep_bqrl::{Config, DeepBqrl, Score};
-use bqrl_agents::experience::encode::StateEncoding;
-use bqrl_agents::{Agent, Input, OnTable};
+use bqrl_agents::quantile_critics::CriticConfig;
+use bqrl_agents::{Agent, Input, ServedPolicy};
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::Span;
 use bqrl_mdp::env::Env;
 use bqrl_mdp::evaluate::{Evaluator, evaluate};
+use bqrl_mdp::plan::Planner;
 use bqrl_mdp::tabular::TabularEnv;
-use bqrl_mdp::trajectory::Observation;
+use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 
-use common::{build, train};
+use common::{build, critics, kernels_of_another_machine, only, train};
 
 fn config() -> Config {
     Config {
-        n_quantiles: 16,
         n_critics: 2,
-        hidden: vec![32],
-        kappa: 0.01,
-        zeta: 0.02,
         lambda_0: 1.0,
-        lambda_decay: 100.0,
+        lambda_decay: Span::episodes(100.0),
         score: Score::Buffered,
         tie_break: 0.0,
-        output_scale: 0.1,
-        output_bias: 0.5,
-        learning_rate: 5e-4,
-        learning_rate_extra: 2e-3,
-        learning_rate_decay: 200.0,
-        batch_size: 32,
-        replay_capacity: 100_000,
-        learning_starts: 32,
-        updates_per_step: 2,
-        state_encoding: StateEncoding::Auto,
-        reward_scale: 0.0,
-        kernels: "auto".into(),
+        critics: critics(),
     }
 }
 
@@ -43,12 +30,64 @@ fn config() -> Config {
 fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
     // Nine offers, four decisions: at τ = .9 the risk-neutral and the best quantile policy both attain the top offer.
     for seed in [1, 2, 3] {
-        let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
+        let env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
         let mut agent = DeepBqrl::new(config(), Buffer::new(0.9, 0.3).unwrap(), env.spec(), seed).unwrap();
-        train(&mut agent, &mut env, 0..600, seed);
-        let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
+        train(&mut agent, &env, 0..600, seed);
+        let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law;
         assert!(law.quantile(0.9) >= 1.0 - 1e-12, "seed {seed}: {}", law.quantile(0.9));
         assert!(law.mean() > 0.6, "seed {seed}: mean {}", law.mean());
+    }
+}
+
+/// The preset, with larger steps because training is shorter.
+fn preset(score: Score) -> Config {
+    let networks = CriticConfig {
+        n_quantiles: 8,
+        hidden: vec![64],
+        kappa: 0.2,
+        zeta: 0.01,
+        learning_rate: 5e-4,
+        learning_rate_extra: 2e-3,
+        learning_rate_decay: Span::episodes(300.0),
+        batch_size: 24,
+        learning_starts: 24,
+        updates_per_step: 1,
+        ..critics()
+    };
+    let lambda_decay = Span::episodes(500.0);
+    Config { n_critics: 4, lambda_0: 5.0, lambda_decay, score, tie_break: 0.1, critics: networks }
+}
+
+#[test]
+fn a_low_quantile_is_attained_that_no_risk_neutral_policy_attains_on_three_seeds() {
+    // Three times 1 for sure, or 5 with probability .4 and else 0.
+    //   Whoever maximises the mean gambles at every stage, whatever was collected: 2 against 1, so every safe play costs 1 of
+    //   the mean. There is one such policy. It returns 0 with probability .6³ = .216 ≥ τ = .2: its Q_τ is 0.
+    //   The buffered rule at τ = β = .2 compares the means of the worst fifth: 1 against 0. It always plays safe, R = 3.
+    // No policy has a larger Q_.2: one gamble that must be won leaves P(R < 4) ≥ .6.
+    let env = build("gamble-chain", &[("horizon", "3"), ("win", "5")]);
+    let level = Buffer::new(0.2, 0.2).unwrap();
+    let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
+    let neutral = planner.mean_evaluation();
+    assert!((planner.max_mean() - 6.0).abs() < 1e-12 && (neutral.mean - 6.0).abs() < 1e-12);
+    assert_eq!((neutral.law.quantile(0.2), planner.best_quantile(0.2).value), (0.0, 3.0));
+    for (stage, collected) in (0..3).flat_map(|stage| [0.0, 1.0, 5.0, 6.0].map(|c| (stage, c))) {
+        let x = AugmentedInput { stage, state: 0, collected };
+        assert_eq!(planner.mean_policy().action(&x), 1);
+    }
+    for seed in [1, 2, 3] {
+        let attained = |score| {
+            let mut agent = DeepBqrl::new(preset(score), level, env.spec(), seed).unwrap();
+            train(&mut agent, &env, 0..600, seed);
+            evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent)))
+                .unwrap()
+                .law
+                .quantile(0.2)
+        };
+        let (buffered, mean) = (attained(Score::Buffered), attained(Score::Mean));
+        assert_eq!(buffered, 3.0, "seed {seed}");
+        // The same settings without the buffered score must fail, or the bound above would say nothing.
+        assert!(mean < 3.0, "seed {seed}: {mean}");
     }
 }
 
@@ -56,11 +95,11 @@ fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
 fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
     // One decision that pays 0 or 1 as a coin falls, after which nothing follows: gambling pays 3 with probability .4.
     // W1 between the learned quantile function and the law: ∫ |Q̂_u − Q_u| du, the law spans 3.
-    let mut env = build("gamble-chain", &[("horizon", "2")]);
+    let env = build("gamble-chain", &[("horizon", "2")]);
     let mut settings = config();
     settings.lambda_0 = 5.0;
     let mut agent = DeepBqrl::new(settings, Buffer::new(0.5, 0.5).unwrap(), env.spec(), 7).unwrap();
-    train(&mut agent, &mut env, 0..4000, 7);
+    train(&mut agent, &env, 0..4000, 7);
     let observation = Observation::Index(0);
     let last = Input { stage: 1, observation: &observation, collected: 1.0 };
     let distance = |action: usize, exact: &dyn Fn(f64) -> f64| {
@@ -76,27 +115,27 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
 
 #[test]
 fn greedy_never_changes_the_agent() {
-    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut agent = DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
-    train(&mut agent, &mut env, 0..20, 3);
+    train(&mut agent, &env, 0..20, 3);
     let before = agent.save();
-    Evaluator::new(&env.problem().model).unwrap().evaluate(&OnTable(&*agent.output(&[])[0]));
+    Evaluator::new(&env.problem().model).unwrap().evaluate(&ServedPolicy::new(&agent, &only(&agent)));
     assert_eq!(agent.save(), before);
 }
 
 #[test]
 fn saving_and_restoring_goes_on_bit_for_bit() {
-    let mut env = build("frozen-lake", &[("horizon", "20")]);
+    let env = build("frozen-lake", &[("horizon", "20")]);
     let make =
         |env: &TabularEnv| DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
     let mut whole = make(&env);
-    train(&mut whole, &mut env, 0..10, 3);
+    train(&mut whole, &env, 0..10, 3);
     let saved = whole.save();
     let mut restored = make(&env);
     let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
     restored.restore(&part).unwrap();
-    train(&mut whole, &mut env, 0..10, 4);
-    train(&mut restored, &mut env, 0..10, 4);
+    train(&mut whole, &env, 0..10, 4);
+    train(&mut restored, &env, 0..10, 4);
     assert_eq!(whole.save(), restored.save());
     // What does not fit is refused.
     assert!(restored.restore(&|_| None).is_err());
@@ -116,11 +155,14 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
             .to_string()
     };
     assert_eq!(refused(|c| c.n_critics = 1), "agent.n_critics must be at least 2, got 1");
-    assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
-    assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
-    assert_eq!(refused(|c| c.kappa = f64::NAN), "agent.kappa must be positive, got NaN");
+    assert!(
+        refused(|c| c.critics.kernels = kernels_of_another_machine())
+            .starts_with("agent.kernels must be auto")
+    );
+    assert_eq!(refused(|c| c.critics.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
+    assert_eq!(refused(|c| c.critics.kappa = f64::NAN), "agent.kappa must be positive, got NaN");
     assert_eq!(
-        refused(|c| c.replay_capacity = 3),
+        refused(|c| c.critics.replay_capacity = 3),
         "agent.replay_capacity must be at least batch_size, got 3"
     );
 }

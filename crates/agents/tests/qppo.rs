@@ -3,13 +3,14 @@
 mod common;
 
 use bqrl_agents::qppo::{Config, Qppo};
-use bqrl_agents::{Agent, Mode, OnTable};
+use bqrl_agents::{Agent, ServedPolicy};
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::Span;
 use bqrl_mdp::env::{Env, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
 use bqrl_mdp::tabular::TabularEnv;
 
-use common::{build, goes_on_after_restoring, train};
+use common::{build, failure, goes_on_after_restoring, only, train};
 
 fn config() -> Config {
     Config {
@@ -19,9 +20,9 @@ fn config() -> Config {
         epochs: 4,
         clip: 0.2,
         learning_rate: 0.3,
-        learning_rate_decay: 1000.0,
+        learning_rate_decay: Span::episodes(1000.0),
         quantile_step: 0.05,
-        quantile_decay: 200.0,
+        quantile_decay: Span::episodes(200.0),
         slack: 0.0,
         gae_lambda: 0.95,
         value_step: 0.3,
@@ -38,13 +39,13 @@ fn agent(config: Config, env: &TabularEnv, tau: f64, seed: u64) -> Qppo {
 fn a_small_selling_problem_is_nearly_solved_on_three_seeds() {
     // Nine offers k/8, three fresh ones after the first: Q*_.5 = 7/8, since (7/9)³ = .47 < .5. The untrained policy has 3/8 or less.
     for seed in [1, 2, 3] {
-        let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
+        let env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
         let mut agent = agent(config(), &env, 0.5, seed);
-        train(&mut agent, &mut env, 0..3000, seed);
-        let output = &agent.output(&[])[0];
-        let law = evaluate(&env.problem().model, &OnTable(&Mode(&**output))).unwrap().law;
+        train(&mut agent, &env, 0..3000, seed);
+        let memo = only(&agent);
+        let law = evaluate(&env.problem().model, &ServedPolicy::mode(&agent, &memo)).unwrap().law;
         assert!(law.quantile(0.5) >= 6.0 / 8.0 - 1e-9, "seed {seed}: {}", law.quantile(0.5));
-        let drawn = evaluate(&env.problem().model, &OnTable(&**output)).unwrap().law;
+        let drawn = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &memo)).unwrap().law;
         // The tracker follows the drawn policy's quantile: atoms are 1/8 apart.
         let tracked = agent.tracked_quantile().unwrap();
         assert!(
@@ -56,12 +57,20 @@ fn a_small_selling_problem_is_nearly_solved_on_three_seeds() {
 }
 
 #[test]
+fn steps_that_lose_all_bounds_are_an_error_and_not_a_panic() {
+    let env = build("asset-selling", &[]);
+    let settings = Config { learning_rate: f64::MAX, batch_episodes: 5, ..config() };
+    let message = failure(&mut agent(settings, &env, 0.5, 3), &env);
+    assert!(message.contains("logits is no longer finite"), "{message}");
+}
+
+#[test]
 fn greedy_never_changes_the_agent() {
-    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut agent = agent(config(), &env, 0.5, 3);
-    train(&mut agent, &mut env, 0..25, 3);
+    train(&mut agent, &env, 0..25, 3);
     let before = agent.save();
-    evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap();
+    evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap();
     assert_eq!(agent.save(), before);
 }
 

@@ -3,17 +3,20 @@
 mod common;
 
 use bqrl_agents::experience::encode::StateEncoding;
+use bqrl_agents::play::Play;
 use bqrl_agents::target_tracking::{Config, TargetTracking};
-use bqrl_agents::{Agent, Input, Objective, OnTable, Transition, policies};
+use bqrl_agents::{Agent, Input, Kernels, LearnError, Memo, Objective, ServedPolicy, Transition};
 use bqrl_math::buffer::Buffer;
-use bqrl_mdp::env::{Env, EnvSpec, ObservationSpace};
+use bqrl_math::rng::{Purpose, Rng};
+use bqrl_math::schedule::{Clock, Span};
+use bqrl_mdp::env::{Env, EnvSpec, ObservationSpace, Step};
 use bqrl_mdp::evaluate::evaluate;
+use bqrl_mdp::lanes::{EnvError, NativeLanes};
 use bqrl_mdp::plan::Planner;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::{End, Observation};
-use bqrl_nn::UpdateError;
 
-use common::{build, train};
+use common::{build, kernels_of_another_machine, memo, train};
 
 fn config() -> Config {
     Config {
@@ -25,18 +28,18 @@ fn config() -> Config {
         return_low: 0.0,
         return_high: 0.0,
         behaviour_tau: vec![0.1, 0.5, 0.9],
-        thompson_decay: 300.0,
+        thompson_decay: Span::episodes(300.0),
         prior_scale: 2.0,
-        prior_decay: 50.0,
+        prior_decay: Span::episodes(50.0),
         root_margin: 0.005,
         zeta: 0.05,
         output_scale: 0.01,
         output_bias: 3.0,
         learning_rate: 5e-4,
         learning_rate_extra: 2e-3,
-        learning_rate_decay: 100.0,
+        learning_rate_decay: Span::episodes(100.0),
         weight_decay: 0.1,
-        weight_decay_decay: 50.0,
+        weight_decay_decay: Span::episodes(50.0),
         batch_size: 32,
         replay_capacity: 100_000,
         learning_starts: 4,
@@ -47,7 +50,7 @@ fn config() -> Config {
         imagined_decay: 1000.0,
         stage_thermometer: 32,
         state_encoding: StateEncoding::Auto,
-        kernels: "auto".into(),
+        kernels: Kernels::Auto,
     }
 }
 
@@ -56,15 +59,15 @@ fn levels() -> [Buffer; 3] {
 }
 
 /// The least that each level is worth in steps of `unit`, over three seeds, one run each.
-fn shortfalls(env: &mut TabularEnv, episodes: usize, settings: &Config) -> Vec<[f64; 3]> {
+fn shortfalls(env: &TabularEnv, episodes: usize, settings: &Config) -> Vec<[f64; 3]> {
     let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
     let best = [0.1, 0.5, 0.9].map(|tau| planner.best_quantile(tau).value);
     let one = |seed| {
         let mut agent = TargetTracking::new(settings.clone(), env.spec(), seed).unwrap();
         train(&mut agent, env, 0..episodes, seed);
         let mut missing = [0.0; 3];
-        for (k, policy) in agent.output(&levels()).iter().enumerate() {
-            let law = evaluate(&env.problem().model, &OnTable(&**policy)).unwrap().law;
+        for (k, memo) in agent.serve(&levels(), Objective::Quantile).memos().iter().enumerate() {
+            let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, memo)).unwrap().law;
             missing[k] = best[k] - law.quantile([0.1, 0.5, 0.9][k]);
         }
         missing
@@ -76,10 +79,10 @@ fn shortfalls(env: &mut TabularEnv, episodes: usize, settings: &Config) -> Vec<[
 fn one_run_reaches_the_best_quantile_at_three_levels_on_three_seeds() {
     // Nine offers k/8, five decisions from offer 2. Q*_τ ≥ k/8 exactly when (k/9)^4 < τ (k > 2), that is 5/8, 7/8 and 1.
     // The rule that imposes τ anew at every stage attains less at τ = .1, so that a time-inconsistent learner fails here.
-    let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "5"), ("start", "2")]);
+    let env = build("asset-selling", &[("offers", "9"), ("horizon", "5"), ("start", "2")]);
     let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
     assert_eq!([0.1, 0.5, 0.9].map(|tau| planner.best_quantile(tau).value), [0.625, 0.875, 1.0]);
-    for missing in shortfalls(&mut env, 400, &config()) {
+    for missing in shortfalls(&env, 400, &config()) {
         // At τ = .1 P(R ≥ 5/8) ≤ .9047 leaves no slack to speak of: one offer less is allowed there.
         assert!(missing[0] <= 0.125 && missing[1] <= 0.0 && missing[2] <= 0.0, "{missing:?}");
     }
@@ -88,16 +91,17 @@ fn one_run_reaches_the_best_quantile_at_three_levels_on_three_seeds() {
 #[test]
 fn the_same_run_serves_buffered_quantiles() {
     // As above. At τ = β = .1 the best is .381, the policy for the mean has .226 and those for the point quantile .27 to .32.
-    let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "5"), ("start", "2")]);
+    let env = build("asset-selling", &[("offers", "9"), ("horizon", "5"), ("start", "2")]);
     let model = env.problem().model.clone();
     let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
     for seed in [1, 2, 3] {
         let mut agent = TargetTracking::new(config(), env.spec(), seed).unwrap();
-        train(&mut agent, &mut env, 0..800, seed);
+        train(&mut agent, &env, 0..800, seed);
         for (tau, beta) in [(0.1, 0.1), (0.5, 0.5), (0.9, 0.9), (0.5, 0.2)] {
             let level = Buffer::new(tau, beta).unwrap();
-            let policy = &policies(&agent, &[level], Objective::Buffered)[0];
-            let worth = evaluate(&model, &OnTable(&**policy)).unwrap().law.buffered_quantile(&level);
+            let memo = memo(&agent, &level, Objective::Buffered);
+            let worth =
+                evaluate(&model, &ServedPolicy::new(&agent, &memo)).unwrap().law.buffered_quantile(&level);
             let best = planner.buffered(level, 200).mixture_upper;
             // For β < τ three widths are coarse.
             let least = if tau == beta { 0.98 } else { 0.9 };
@@ -110,8 +114,8 @@ fn the_same_run_serves_buffered_quantiles() {
 fn sums_of_rewards_are_tracked_and_their_range_is_found() {
     // Three gambles or sure ones: returns 0..9, where a step pays at most 3. Q* is 3, 4 and 7 at τ = .1, .5, .9, and the
     // best action depends on what was collected: at τ = .9 one plays safe after two wins (P(R ≥ 7) = .4², P(R ≥ 8) = .4³).
-    let mut env = build("gamble-chain", &[("horizon", "3")]);
-    for missing in shortfalls(&mut env, 500, &Config { bootstrap: 1.0, ..config() }) {
+    let env = build("gamble-chain", &[("horizon", "3")]);
+    for missing in shortfalls(&env, 500, &Config { bootstrap: 1.0, ..config() }) {
         // One step less at one level is allowed, for the last bits differ between machines. An agent whose range stayed at what
         // one step pays would end at 3 everywhere and miss by 0 + 1 + 4.
         assert!(missing.iter().sum::<f64>() <= 1.0, "{missing:?}");
@@ -120,14 +124,19 @@ fn sums_of_rewards_are_tracked_and_their_range_is_found() {
 
 #[test]
 fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
-    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut agent = TargetTracking::new(config(), env.spec(), 3).unwrap();
-    train(&mut agent, &mut env, 0..40, 3);
+    train(&mut agent, &env, 0..40, 3);
     let before = agent.save();
-    for (level, policy) in levels().iter().zip(agent.output(&levels())) {
-        let target = agent.target(level, Objective::Quantile).unwrap();
+    let served = agent.serve(&levels(), Objective::Quantile);
+    assert!(served.is_per_level() && served.memos().len() == 3, "{served:?}");
+    for (level, served) in levels().iter().zip(served.memos()) {
+        // Each level's policy is the one that is served for it alone.
+        assert_eq!(memo(&agent, level, Objective::Quantile), *served);
+        let target = served.target.unwrap();
         assert!((0.0..=1.0).contains(&target.v) && target.u == target.v, "{target:?}");
-        let held = agent.holding(target).unwrap();
+        let holding = Memo { target: Some(target), critic: None };
+        let (policy, held) = (ServedPolicy::new(&agent, served), ServedPolicy::new(&agent, &holding));
         for (stage, state) in (0..3).flat_map(|stage| (0..5).map(move |state| (stage, state))) {
             let observation = Observation::Index(state);
             let x = Input { stage, observation: &observation, collected: 0.0 };
@@ -144,23 +153,63 @@ fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
 #[test]
 fn saving_and_restoring_goes_on_bit_for_bit() {
     // A gamble chain, so that the grid moves before and after.
-    let mut env = build("gamble-chain", &[("horizon", "6")]);
+    let env = build("gamble-chain", &[("horizon", "6")]);
     let make = |env: &TabularEnv| TargetTracking::new(config(), env.spec(), 3).unwrap();
     let mut whole = make(&env);
-    train(&mut whole, &mut env, 0..8, 3);
+    train(&mut whole, &env, 0..8, 3);
     let saved = whole.save();
     let mut restored = make(&env);
     let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
     restored.restore(&part).unwrap();
     assert_eq!(restored.save(), saved);
-    train(&mut whole, &mut env, 8..60, 4);
-    train(&mut restored, &mut env, 8..60, 4);
+    train(&mut whole, &env, 8..60, 4);
+    train(&mut restored, &env, 8..60, 4);
     assert_eq!(whole.save(), restored.save());
     assert_eq!(whole.updates(), restored.updates());
     // What does not fit is refused.
     assert!(restored.restore(&|_| None).is_err());
     let mut other = make(&build("asset-selling", &[]));
     assert!(other.restore(&part).is_err());
+}
+
+/// Four steps of reward −1, then a cut-off; the stage is seen as a vector.
+#[derive(Clone)]
+struct Counting {
+    spec: EnvSpec,
+    stage: usize,
+}
+
+impl Counting {
+    fn seen(stage: usize) -> Observation {
+        Observation::Dense(vec![stage as f32, 0.5])
+    }
+}
+
+impl Env for Counting {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, _: &mut Rng) -> Observation {
+        self.stage = 0;
+        Self::seen(0)
+    }
+
+    fn step(&mut self, action: usize, _: &mut Rng) -> Step {
+        assert!(action < 3);
+        self.stage += 1;
+        let end = if self.stage == 4 { End::Cutoff } else { End::NotYet };
+        Step { observation: Self::seen(self.stage), reward: -1.0, end }
+    }
+
+    fn save(&self) -> Vec<u64> {
+        vec![self.stage as u64]
+    }
+
+    fn restore(&mut self, state: &[u64]) -> Result<(), EnvError> {
+        self.stage = state[0] as usize;
+        Ok(())
+    }
 }
 
 #[test]
@@ -179,25 +228,18 @@ fn dense_observations_cut_offs_and_rewards_that_are_no_numbers() {
         terminal: None,
     };
     let mut agent = TargetTracking::new(config(), &spec, 1).unwrap();
-    let seen = |k: usize| Observation::Dense(vec![k as f32, 0.5]);
-    for episode in 0..5 {
-        agent.begin_episode(episode);
-        for stage in 0..4 {
-            let (now, after) = (seen(stage), seen(stage + 1));
-            let x = Input { stage, observation: &now, collected: -(stage as f64) };
-            let next = Input { stage: stage + 1, observation: &after, collected: -(stage as f64) - 1.0 };
-            let action = agent.act(&x);
-            assert!(action < 3);
-            let end = if stage == 3 { End::Cutoff } else { End::NotYet };
-            agent.observe(&Transition { x, action, reward: -1.0, next, end }).unwrap();
-        }
+    let counting = Counting { spec, stage: 0 };
+    let mut play = Play::new(Box::new(NativeLanes::new(1, 1, Purpose::Env, || Box::new(counting.clone()))));
+    let mut clock = Clock::default();
+    while clock.episodes < 5 {
+        play.train(&mut agent, &mut clock).unwrap();
     }
     assert!(agent.updates() > 0);
-    let (now, after) = (seen(0), seen(1));
+    let (now, after) = (Counting::seen(0), Counting::seen(1));
     let x = Input { stage: 0, observation: &now, collected: 0.0 };
     let next = Input { stage: 1, observation: &after, collected: f64::NAN };
-    let refused = agent.observe(&Transition { x, action: 0, reward: f64::NAN, next, end: End::NotYet });
-    assert!(matches!(refused, Err(UpdateError::NotFinite { name: "rewards", .. })));
+    let refused = agent.store(0, &Transition { x, action: 0, reward: f64::NAN, next, end: End::NotYet });
+    assert!(matches!(refused, Err(LearnError::Reward { .. })));
 }
 
 #[test]
@@ -221,5 +263,5 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
     assert_eq!(refused(|c| c.zeta = 1.5), "agent.zeta must lie in (0, 1], got 1.5");
     assert_eq!(refused(|c| c.ramps = vec![0.0]), "agent.ramps must be numbers in (0, 1], got [0.0]");
     assert_eq!(refused(|c| c.imagined = -1.0), "agent.imagined must not be negative, got -1");
-    assert!(refused(|c| c.kernels = "abacus".into()).starts_with("agent.kernels must be auto"));
+    assert!(refused(|c| c.kernels = kernels_of_another_machine()).starts_with("agent.kernels must be auto"));
 }

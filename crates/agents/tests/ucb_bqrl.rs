@@ -3,7 +3,7 @@
 mod common;
 
 use bqrl_agents::ucb_bqrl::{Config, Objective, Output, Prior, UcbBqrl};
-use bqrl_agents::{Agent, OnTable};
+use bqrl_agents::{Agent, ServedPolicy};
 use bqrl_math::buffer::Buffer;
 use bqrl_mdp::env::{Env, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
@@ -11,7 +11,7 @@ use bqrl_mdp::plan::Planner;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
 
-use common::{build, train};
+use common::{build, only, train};
 
 /// The preset with a wider ball: at 0.1 two lost gambles in a row can end the exploration of a gamble chain for good.
 fn config() -> Config {
@@ -35,7 +35,7 @@ fn level(tau: f64) -> Buffer {
 
 /// Q_τ of the agent's output and Q*_τ.
 fn quantiles(agent: &UcbBqrl, env: &TabularEnv, tau: f64) -> (f64, f64) {
-    let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
+    let law = evaluate(&env.problem().model, &ServedPolicy::new(agent, &only(agent))).unwrap().law;
     let best = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap().best_quantile(tau).value;
     (law.quantile(tau), best)
 }
@@ -52,9 +52,9 @@ fn the_best_quantile_is_learned_on_small_problems_and_three_seeds() {
         ("gamblers-ruin", &[("horizon", "8")], 400, 0.9),
     ] {
         for seed in [1, 2, 3] {
-            let mut env = build(name, parameters);
+            let env = build(name, parameters);
             let mut agent = UcbBqrl::new(config(), level(tau), env.spec()).unwrap();
-            train(&mut agent, &mut env, 0..episodes, seed);
+            train(&mut agent, &env, 0..episodes, seed);
             let (got, best) = quantiles(&agent, &env, tau);
             assert!(got >= best - 1e-9, "{name}, seed {seed}: {got}, best {best}");
         }
@@ -66,21 +66,21 @@ fn every_built_in_problem_can_be_learned_on() {
     let mut settings = config();
     settings.max_returns = 300;
     for info in problems::names() {
-        let mut env = build(info, if info == "asset-selling" { &[] } else { &[("horizon", "5")] });
+        let env = build(info, if info == "asset-selling" { &[] } else { &[("horizon", "5")] });
         let mut agent = UcbBqrl::new(settings.clone(), level(0.5), env.spec()).unwrap();
-        train(&mut agent, &mut env, 0..6, 1);
+        train(&mut agent, &env, 0..6, 1);
         assert!(agent.updates() > 1, "{info}");
     }
 }
 
 #[test]
 fn a_buffered_agent_and_one_with_a_table_per_stage_learn_too() {
-    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     for (objective, stationary) in [(Objective::Buffered, true), (Objective::Point, false)] {
         let mut settings = config();
         (settings.objective, settings.stationary) = (objective, stationary);
         let mut agent = UcbBqrl::new(settings, Buffer::new(0.5, 0.1).unwrap(), env.spec()).unwrap();
-        train(&mut agent, &mut env, 0..400, 5);
+        train(&mut agent, &env, 0..400, 5);
         // Q*_.5 = 3/4: two fresh offers, (3/5)² < .5.
         let (got, best) = quantiles(&agent, &env, 0.5);
         assert!((got - 0.75).abs() < 1e-9 && (best - 0.75).abs() < 1e-9, "{objective:?}: {got}, {best}");
@@ -89,21 +89,21 @@ fn a_buffered_agent_and_one_with_a_table_per_stage_learn_too() {
 
 #[test]
 fn terminal_states_and_rewards_are_learned_where_they_are_not_named() {
-    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut spec = env.spec().clone();
     (spec.known_rewards, spec.terminal) = (None, None);
     let mut agent = UcbBqrl::new(config(), level(0.5), &spec).unwrap();
-    train(&mut agent, &mut env, 0..400, 6);
+    train(&mut agent, &env, 0..400, 6);
     let (got, best) = quantiles(&agent, &env, 0.5);
     assert!(got >= best - 1e-9, "{got}, best {best}");
 }
 
 #[test]
 fn output_never_changes_the_agent_and_saving_goes_on_bit_for_bit() {
-    let mut env = build("frozen-lake", &[("horizon", "20")]);
+    let env = build("frozen-lake", &[("horizon", "20")]);
     let make = |env: &TabularEnv| UcbBqrl::new(config(), level(0.5), env.spec()).unwrap();
     let mut whole = make(&env);
-    train(&mut whole, &mut env, 0..13, 3);
+    train(&mut whole, &env, 0..13, 3);
     let saved = whole.save();
     quantiles(&whole, &env, 0.5);
     assert_eq!(whole.save(), saved);
@@ -111,8 +111,8 @@ fn output_never_changes_the_agent_and_saving_goes_on_bit_for_bit() {
     let mut restored = make(&env);
     let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
     restored.restore(&part).unwrap();
-    train(&mut whole, &mut env, 13..30, 4);
-    train(&mut restored, &mut env, 13..30, 4);
+    train(&mut whole, &env, 13..30, 4);
+    train(&mut restored, &env, 13..30, 4);
     assert_eq!(whole.save(), restored.save());
     assert_eq!(whole.weights(), restored.weights());
     // What does not fit is refused.

@@ -3,13 +3,14 @@
 mod common;
 
 use bqrl_agents::var_q::{Config, VarQ};
-use bqrl_agents::{Agent, OnTable};
+use bqrl_agents::{Agent, ServedPolicy};
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::Span;
 use bqrl_mdp::env::{Env, ObservationSpace};
 use bqrl_mdp::evaluate::evaluate;
 use bqrl_mdp::tabular::TabularEnv;
 
-use common::{build, goes_on_after_restoring, train};
+use common::{build, failure, goes_on_after_restoring, only, train};
 
 fn config() -> Config {
     Config {
@@ -19,7 +20,7 @@ fn config() -> Config {
         step_0: 1.0,
         step_decay: 30.0,
         epsilon_0: 0.3,
-        epsilon_decay: 300.0,
+        epsilon_decay: Span::episodes(300.0),
         replay_episodes: 2,
         share_stages: false,
         tie_tolerance: 0.01,
@@ -37,10 +38,10 @@ fn a_small_selling_problem_is_solved_on_three_seeds() {
     // every stage is learned on its own. A wrong level at execution gives 4/8 or less, a wrong maximum 0.
     for seed in [1, 2, 3] {
         for (tau, bound) in [(0.2, 5.0 / 8.0), (0.8, 1.0)] {
-            let mut env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
+            let env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
             let mut agent = agent(config(), &env, tau, seed);
-            train(&mut agent, &mut env, 0..3000, seed);
-            let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
+            train(&mut agent, &env, 0..3000, seed);
+            let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law;
             assert!(law.quantile(tau) >= bound - 1e-9, "seed {seed}, {tau}: {}", law.quantile(tau));
         }
     }
@@ -51,22 +52,30 @@ fn accumulating_rewards_need_the_target_and_reach_the_optimum_on_three_seeds() {
     // Three times 1 for sure or 3 with .4. At τ = .6 the best is 5, P(R < 5) = .504, by a policy that looks at c; the best
     // fixed plan of safe plays and gambles has 4 (two gambles: P(R < 4) = .36, P(R ≤ 4) = .84).
     for seed in [1, 2, 3] {
-        let mut env = build("gamble-chain", &[("horizon", "3")]);
+        let env = build("gamble-chain", &[("horizon", "3")]);
         let settings = Config { initial_value: 3.0, share_stages: true, ..config() };
         let mut agent = agent(settings, &env, 0.6, seed);
-        train(&mut agent, &mut env, 0..2000, seed);
-        let law = evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap().law;
+        train(&mut agent, &env, 0..2000, seed);
+        let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law;
         assert!(law.quantile(0.6) >= 5.0 - 1e-9, "seed {seed}: {}", law.quantile(0.6));
     }
 }
 
 #[test]
+fn steps_that_lose_all_bounds_are_an_error_and_not_silence() {
+    let env = build("asset-selling", &[]);
+    let settings = Config { step_0: f64::MAX, step_decay: 1e9, ..config() };
+    let message = failure(&mut agent(settings, &env, 0.5, 3), &env);
+    assert!(message.contains("table of q is no longer finite"), "{message}");
+}
+
+#[test]
 fn greedy_never_changes_the_agent() {
-    let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
+    let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut agent = agent(config(), &env, 0.5, 3);
-    train(&mut agent, &mut env, 0..20, 3);
+    train(&mut agent, &env, 0..20, 3);
     let before = agent.save();
-    evaluate(&env.problem().model, &OnTable(&*agent.output(&[])[0])).unwrap();
+    evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap();
     assert_eq!(agent.save(), before);
 }
 

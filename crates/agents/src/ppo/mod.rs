@@ -1,7 +1,7 @@
 //! PPO on tables (Schulman et al. 2017): risk-neutral, on-policy.
 //!
 //! ```text
-//! π_old           the policy that played the last `episodes_per_update` episodes; A_t, y_t from `experience::rollout`
+//! π_old           the policy that played the last `episodes_per_update` episodes; A_t, y_t from `policy_gradient::rollout`
 //! ratio_t(θ)    = π_θ(a_t | h, s_t) / π_old(a_t | h, s_t)
 //! L_t(θ)        = min{ ratio_t A_t, clip(ratio_t, 1−ε, 1+ε) A_t } + entropy_bonus · H(π_θ(· | h, s_t))
 //! logits       += learning_rate_t Σ_{t in minibatch} ∂L_t         `epochs` times over the rollout, in a random order
@@ -88,7 +88,7 @@ impl Ppo {
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
-        Ok(Self { tables, config })
+        Ok(Self { config, tables })
     }
 
     /// An update from the rollout, which is then forgotten.
@@ -204,7 +204,7 @@ impl Agent for Ppo {
 #[cfg(test)]
 mod tests {
     use bqrl_mdp::env::ObservationSpace;
-    use bqrl_mdp::trajectory::{End, Observation};
+    use bqrl_mdp::trajectory::End;
 
     use super::*;
 
@@ -215,7 +215,7 @@ mod tests {
             minibatch_size: 8,
             clip: 0.2,
             learning_rate: 0.1,
-            learning_rate_decay: 100.0,
+            learning_rate_decay: Span::episodes(100.0),
             entropy_bonus: 0.0,
             target_kl: 0.0,
             gae_lambda: 1.0,
@@ -228,19 +228,22 @@ mod tests {
     /// Two stages, one state, two actions.
     fn agent(config: Config) -> Ppo {
         let spec = EnvSpec::new("two-step", ObservationSpace::Discrete { n: 1, ordered: false }, 2, 2);
-        let mut agent = Ppo::new(config, &spec, 1).unwrap();
-        agent.begin_episode(0);
-        agent
+        Ppo::new(config, &spec, 1).unwrap()
     }
 
-    /// An episode of these actions, which earns `reward` at the horizon.
+    /// An episode of these actions, which earns `reward` at the horizon, and the learning after it.
     fn play(agent: &mut Ppo, actions: [usize; 2], reward: f64) {
+        play_at(agent, &Clock::default(), actions, reward);
+    }
+
+    fn play_at(agent: &mut Ppo, clock: &Clock, actions: [usize; 2], reward: f64) {
         let observation = Observation::Index(0);
         let at = |stage| Input { stage, observation: &observation, collected: 0.0 };
         let mut step = |stage, reward, end| {
             let transition =
                 Transition { x: at(stage), action: actions[stage], reward, next: at(stage + 1), end };
-            agent.observe(&transition).unwrap();
+            agent.store(0, &transition).unwrap();
+            agent.learn(clock).unwrap();
         };
         step(0, 0.0, End::NotYet);
         step(1, reward, End::Horizon);
@@ -289,7 +292,7 @@ mod tests {
     #[test]
     fn gradients_match_finite_differences() {
         // On both sides of the clip, for both signs of the advantage, with entropy, with shared stages.
-        let decision = |stage, action| Decision {
+        let decision = |stage, action, probability| Decision {
             stage,
             state: 1,
             action,
@@ -297,6 +300,7 @@ mod tests {
             next_state: 0,
             is_final: true,
             goes_on: false,
+            probability,
         };
         let mut logits = StageTable::new(&[1, 2], 3, 2, 3);
         logits.values_mut().iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 * 1.3).sin());
@@ -305,15 +309,15 @@ mod tests {
         for (stage, action, old, advantage) in
             [(0, 0, 0.3, 1.5), (1, 2, 0.01, 1.5), (2, 1, 0.9, -2.0), (2, 0, 0.05, -2.0), (1, 1, 0.99, 1.0)]
         {
-            let d = decision(stage, action);
+            let d = decision(stage, action, old);
             let objective = |table: &StageTable| {
                 let policy = table.policy(stage, 1);
                 let ratio = policy[action] / old;
                 let surrogate = (ratio * advantage).min(ratio.clamp(1.0 - clip, 1.0 + clip) * advantage);
                 surrogate - entropy_bonus * policy.iter().map(|p| p * p.ln()).sum::<f64>()
             };
-            let row = gradient(&logits, &d, old, advantage, clip, entropy_bonus);
-            let bare = gradient(&logits, &d, old, advantage, clip, 0.0);
+            let row = gradient(&logits, &d, advantage, clip, entropy_bonus);
+            let bare = gradient(&logits, &d, advantage, clip, 0.0);
             met.insert((advantage > 0.0, bare.iter().all(|g| *g == 0.0)));
             let mut analytic = logits.zeros();
             analytic.add(stage, 1, &row);
@@ -333,8 +337,12 @@ mod tests {
 
     #[test]
     fn the_step_size_falls_with_the_episodes() {
+        // The episodes of the hand computation. After 100 episodes of a decay of 100 the step is half as long.
         let mut agent = agent(config());
-        agent.begin_episode(100);
-        assert!((agent.learning_rate - 0.05).abs() < 1e-15);
+        let clock = Clock { episodes: 100, steps: 0 };
+        play_at(&mut agent, &clock, [1, 0], 1.0);
+        play_at(&mut agent, &clock, [0, 0], 0.0);
+        let logits = agent.tables.logits.values();
+        assert!((logits[1] - 0.05).abs() < 1e-15 && (logits[0] + 0.05).abs() < 1e-15, "{logits:?}");
     }
 }

@@ -229,6 +229,19 @@ impl Qppo {
         softmax(self.logits[row * self.n_actions..(row + 1) * self.n_actions].to_vec())
     }
 
+    /// Refuses tables that are no longer finite: no action could be drawn from them.
+    fn check(&self) -> Result<(), LearnError> {
+        let is_finite = |table: &[f64]| table.iter().all(|value| value.is_finite());
+        let diverged = |table| Err(LearnError::TableDiverged { table, step: self.updates });
+        if !is_finite(&self.logits) {
+            diverged("logits")
+        } else if !is_finite(&self.values) {
+            diverged("values")
+        } else {
+            Ok(())
+        }
+    }
+
     /// `epochs` steps along the clipped surrogate, and one of the baseline.
     fn update(&mut self, clock: &Clock, batch: &Batch, q: f64) {
         let Config { epochs, clip, slack, gae_lambda, value_step, entropy, .. } = self.config;
@@ -332,6 +345,7 @@ impl Agent for Qppo {
             let batch = std::mem::take(&mut self.batch);
             let q = *self.q.get_or_insert_with(|| empirical_quantile(&batch.returns, self.tau));
             self.update(clock, &batch, q);
+            self.check()?;
         }
         Ok(())
     }
@@ -426,7 +440,7 @@ impl Agent for Qppo {
 #[cfg(test)]
 mod tests {
     use bqrl_mdp::env::ObservationSpace;
-    use bqrl_mdp::trajectory::Observation;
+    use bqrl_mdp::trajectory::End;
 
     use super::*;
 
@@ -438,9 +452,9 @@ mod tests {
             epochs: 1,
             clip: 0.2,
             learning_rate: 0.5,
-            learning_rate_decay: 1e9,
+            learning_rate_decay: Span::episodes(1e9),
             quantile_step: 0.1,
-            quantile_decay: 1e9,
+            quantile_decay: Span::episodes(1e9),
             slack: 0.0,
             gae_lambda: 1.0,
             value_step: 0.5,
@@ -468,13 +482,13 @@ mod tests {
         // root mean square ½ scales to −1, +1. π = (½, ½), ρ = 1:
         //   mean of Â ∇ ln π = ½ [−1·(½, −½) + 1·(−½, ½)] = (−½, ½), times η = ½.
         let mut agent = agent(config(), 1, None);
-        let batch =
-            Batch { rows: vec![0, 0], actions: vec![0, 1], ends: vec![1, 2], returns: vec![0.0, 1.0] };
-        agent.learn(&batch, 0.0);
+        let decisions = [0, 1].map(|action| Decision { row: 0, action, probability: 0.5 }).to_vec();
+        let batch = Batch { decisions, ends: vec![1, 2], returns: vec![0.0, 1.0] };
+        agent.update(&Clock::default(), &batch, 0.0);
         assert_close(&agent.logits, &[-0.25, 0.25], 1e-15);
         // The errors −½ and +½ cancel; with two bad ones V goes half of the way from −½ to −1.
         assert_close(&agent.values, &[-0.5], 1e-15);
-        agent.learn(&batch, 1.0);
+        agent.update(&Clock::default(), &batch, 1.0);
         assert_close(&agent.values, &[-0.75], 1e-15);
         assert_eq!(agent.updates, 2);
     }
@@ -497,17 +511,19 @@ mod tests {
         assert_eq!(empirical_quantile(&[3.0, 1.0, 2.0, 4.0], 0.5), 2.0);
         assert_eq!(empirical_quantile(&[3.0, 1.0, 2.0, 4.0], 0.51), 3.0);
         let mut agent = agent(config(), 1, None);
-        agent.end_episode(4.0);
+        let observation = Observation::Index(0);
+        let at = |stage, collected| Input { stage, observation: &observation, collected };
+        let episode = |agent: &mut Qppo, reward: f64| {
+            let (x, next) = (at(0, 0.0), at(1, reward));
+            agent.store(0, &Transition { x, action: 0, reward, next, end: End::Horizon }).unwrap();
+            agent.learn(&Clock::default()).unwrap();
+        };
+        episode(&mut agent, 4.0);
         assert_eq!(agent.tracked_quantile(), None);
-        agent.batch.rows = vec![0, 0];
-        agent.batch.actions = vec![0, 0];
-        agent.batch.ends = vec![1];
-        agent.end_episode(2.0);
+        episode(&mut agent, 2.0);
         // Half of {2, 4}; then τ = ½, β = .1: a return above q lifts it by .05, one at q lowers it.
         assert_eq!(agent.tracked_quantile(), Some(2.0));
-        agent.batch.rows.push(0);
-        agent.batch.actions.push(0);
-        agent.end_episode(2.5);
+        episode(&mut agent, 2.5);
         assert_close(&[agent.q.unwrap()], &[2.05], 1e-15);
     }
 
@@ -530,7 +546,7 @@ mod tests {
         let chances =
             |action: usize| if action == 0 { vec![(1.0, 1.0)] } else { vec![(0.4, 3.0), (0.6, 0.0)] };
         let histories = |logits: &[f64]| {
-            let policies = [softmax(&logits[..2]), softmax(&logits[2..])];
+            let policies = [softmax(logits[..2].to_vec()), softmax(logits[2..].to_vec())];
             let mut all = Vec::new();
             for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                 for (p, r) in chances(a) {
@@ -554,7 +570,9 @@ mod tests {
             {
                 let row = row * 2..row * 2 + 2;
                 let weight = probability * clipped(1.0, advantage, 0.2);
-                add_score(&mut gradient[row.clone()], &softmax(&logits[row]), action, weight);
+                let policy = softmax(logits[row.clone()].to_vec());
+                let score = score_function(&policy, action, weight);
+                gradient[row].iter_mut().zip(score).for_each(|(g, score)| *g += score);
             }
         }
         for (index, got) in gradient.iter().enumerate() {
@@ -572,9 +590,9 @@ mod tests {
     #[test]
     fn the_entropys_gradient_agrees_with_differences() {
         let logits = [0.3, -0.4, 0.1, 1.9];
-        let entropy = |logits: &[f64]| -> f64 { softmax(logits).iter().map(|p| -p * p.ln()).sum() };
+        let entropy = |logits: &[f64]| -> f64 { softmax(logits.to_vec()).iter().map(|p| -p * p.ln()).sum() };
         let mut gradient = [0.0; 4];
-        add_entropy(&mut gradient, &softmax(&logits), 2.0);
+        add_entropy(&mut gradient, &softmax(logits.to_vec()), 2.0);
         for (index, got) in gradient.iter().enumerate() {
             let moved = |by: f64| {
                 let mut moved = logits;

@@ -92,7 +92,7 @@ impl Trpo {
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("trpo", &config.tables(), spec, seed)?;
-        Ok(Self { tables, config })
+        Ok(Self { config, tables })
     }
 
     /// An update from the rollout, which is then forgotten.
@@ -289,7 +289,7 @@ mod tests {
         let mut logits = StageTable::new(&[1, 2], 3, 2, 3);
         logits.values_mut().iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 * 1.3).sin());
         let taken = [(0, 0, 0), (1, 1, 2), (2, 0, 1), (0, 0, 2), (1, 1, 0), (2, 1, 1), (0, 0, 1)];
-        let decision = |(stage, state, action)| Decision {
+        let decision = |(stage, state, action): (usize, usize, usize)| Decision {
             stage,
             state,
             action,
@@ -297,8 +297,10 @@ mod tests {
             next_state: 0,
             is_final: stage == 2,
             goes_on: stage < 2,
+            probability: logits.policy(stage, state)[action],
         };
-        (logits, taken.map(decision).to_vec(), vec![1.0, -0.5, 2.0, -1.0, 0.3, -1.7, 0.4])
+        let decisions = taken.map(decision).to_vec();
+        (logits, decisions, vec![1.0, -0.5, 2.0, -1.0, 0.3, -1.7, 0.4])
     }
 
     fn surrogate<'a>(old: &StageTable, decisions: &'a [Decision], advantages: &'a [f64]) -> Surrogate<'a> {

@@ -217,7 +217,13 @@ impl VarQ {
 
     /// Moves q_h(s, ·, a) by β_n towards the quantiles of r + (1−d) max_a' q_{h+1}(s', ·, a'); several outcomes with their
     /// probabilities make the expected update.
-    fn update(&mut self, stage: usize, state: usize, action: usize, outcomes: &[Outcome]) {
+    fn update(
+        &mut self,
+        stage: usize,
+        state: usize,
+        action: usize,
+        outcomes: &[Outcome],
+    ) -> Result<(), LearnError> {
         let n_levels = self.config.n_levels;
         let mut targets = std::mem::take(&mut self.targets);
         targets.clear();
@@ -245,22 +251,27 @@ impl VarQ {
             *q += step * (alpha * up - (1.0 - alpha) * down);
         }
         values.sort_by(f64::total_cmp);
+        // Sorted by total order: a value that is not finite stands at an end.
+        let is_finite = values[0].is_finite() && values[n_levels - 1].is_finite();
         self.visits[cell] += 1;
         self.updates += 1;
         self.targets = targets;
+        let diverged = LearnError::TableDiverged { table: "q", step: self.updates };
+        if is_finite { Ok(()) } else { Err(diverged) }
     }
 
     /// Learns from an episode, backwards.
-    fn learn_episode(&mut self, episode: usize) {
+    fn learn_episode(&mut self, episode: usize) -> Result<(), LearnError> {
         let end = self.episodes.get(episode + 1).copied().unwrap_or(self.steps.len());
         for index in (self.episodes[episode]..end).rev() {
             let Step { stage, state, action, reward, next, terminated } = self.steps[index];
             let stages = if self.share_stages { 0..self.horizon } else { stage..stage + 1 };
             for stage in stages.rev() {
                 let next = (!terminated && stage + 1 < self.horizon).then_some(next);
-                self.update(stage, state, action, &[Outcome { probability: 1.0, reward, next }]);
+                self.update(stage, state, action, &[Outcome { probability: 1.0, reward, next }])?;
             }
         }
+        Ok(())
     }
 
     /// v: the τ-quantile of the mixture of the start states' curves.
@@ -296,13 +307,14 @@ impl VarQ {
     }
 
     /// Learns from an episode and from some of those before it.
-    fn learn_from_experience(&mut self, episode: usize) {
-        self.learn_episode(episode);
+    fn learn_from_experience(&mut self, episode: usize) -> Result<(), LearnError> {
+        self.learn_episode(episode)?;
         for _ in 0..self.config.replay_episodes {
             let episode = self.replay.below(episode + 1);
-            self.learn_episode(episode);
+            self.learn_episode(episode)?;
         }
         self.target = self.root_target();
+        Ok(())
     }
 }
 
@@ -325,9 +337,6 @@ impl Agent for VarQ {
     fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
         let Transition { x, action, reward, next, end } = *transition;
         finite(reward)?;
-        if x.stage == 0 {
-            self.starts[state(&x)] += 1;
-        }
         let step = Step {
             stage: x.stage,
             state: state(&x),
@@ -337,6 +346,8 @@ impl Agent for VarQ {
             terminated: end == End::Terminated,
         };
         if let Some(episode) = self.open.step(lane, step, end.is_over()) {
+            // Only now: an episode that is given up must leave no start behind, and the target is that of whole ones.
+            self.starts[episode[0].state] += 1;
             self.episodes.push(self.steps.len());
             self.steps.extend(episode);
             self.pending += 1;
@@ -347,7 +358,7 @@ impl Agent for VarQ {
     fn learn(&mut self, _: &Clock) -> Result<(), LearnError> {
         let new = std::mem::take(&mut self.pending);
         for episode in self.episodes.len() - new..self.episodes.len() {
-            self.learn_from_experience(episode);
+            self.learn_from_experience(episode)?;
         }
         if new > 0 && self.config.replay_episodes == 0 {
             self.steps.clear();
@@ -499,7 +510,7 @@ mod tests {
             step_0: 0.4,
             step_decay: 1.0,
             epsilon_0: 0.0,
-            epsilon_decay: 1.0,
+            epsilon_decay: Span::episodes(1.0),
             replay_episodes: 0,
             share_stages: false,
             tie_tolerance: 0.0,
@@ -529,11 +540,11 @@ mod tests {
         let mut agent = agent(config(), &spec(1, 1, 2), 0.5);
         agent.q = vec![1.0, 1.0, 0.0, 2.0];
         let outcome = [Outcome { probability: 1.0, reward: 0.5, next: Some(0) }];
-        agent.learn(0, 0, 0, &outcome);
+        agent.update(0, 0, 0, &outcome).unwrap();
         assert_close(&agent.q, &[1.0 - 0.4 * 3.0 / 16.0, 1.0 + 0.4 * 7.0 / 16.0, 0.0, 2.0], 1e-15);
         // n = 1 halves the step; a final transition has r = 1 as its only target at q_1 = (0, 2).
         agent.visits[1] = 1;
-        agent.learn(1, 0, 0, &[Outcome { probability: 1.0, reward: 1.0, next: None }]);
+        agent.update(1, 0, 0, &[Outcome { probability: 1.0, reward: 1.0, next: None }]).unwrap();
         // δ = 1, −1; m = 5/4: level ¼ rises by .2·¼·5/4, level ¾ falls by .2·¼·5/4.
         assert_close(&agent.q[2..], &[0.0625, 2.0 - 0.0625], 1e-15);
     }
@@ -602,7 +613,7 @@ mod tests {
                         })
                         .collect();
                     for _ in 0..4000 {
-                        agent.learn(stage, state, action, &outcomes);
+                        agent.update(stage, state, action, &outcomes).unwrap();
                     }
                 }
             }
@@ -641,7 +652,7 @@ mod tests {
         let mut agent = agent(settings, &spec(2, 1, 3), 0.5);
         agent.episodes.push(0);
         agent.steps.push(Step { stage: 1, state: 0, action: 0, reward: 0.0, next: 1, terminated: false });
-        agent.learn_episode(0);
+        agent.learn_episode(0).unwrap();
         // Before the horizon the next state's 1s are seen and nothing moves; at the last stage nothing is left to earn.
         assert_eq!(agent.values(0, 0, 0), [1.0, 1.0]);
         assert_eq!(agent.values(1, 0, 0), [1.0, 1.0]);

@@ -3,11 +3,13 @@
 // Every test file uses a part of these.
 #![allow(dead_code)]
 
+use bqrl_agents::experience::encode::StateEncoding;
 use bqrl_agents::play::Play;
-use bqrl_agents::{Agent, Memo, Objective, ServedPolicy};
+use bqrl_agents::quantile_critics::CriticConfig;
+use bqrl_agents::{Agent, Kernels, Memo, Objective, ServedPolicy};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
-use bqrl_math::schedule::Clock;
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::lanes::NativeLanes;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
@@ -38,6 +40,40 @@ pub fn train_lanes(
     }
 }
 
+/// Small critics for small problems.
+pub fn critics() -> CriticConfig {
+    CriticConfig {
+        n_quantiles: 16,
+        hidden: vec![32],
+        kappa: 0.01,
+        zeta: 0.02,
+        output_scale: 0.1,
+        output_bias: 0.5,
+        learning_rate: 5e-4,
+        learning_rate_extra: 2e-3,
+        learning_rate_decay: Span::episodes(200.0),
+        batch_size: 32,
+        replay_capacity: 100_000,
+        learning_starts: 32,
+        updates_per_step: 2,
+        state_encoding: StateEncoding::Auto,
+        reward_scale: 0.0,
+        kernels: Kernels::Auto,
+    }
+}
+
+/// Instructions that this machine does not have.
+pub fn kernels_of_another_machine() -> Kernels {
+    if cfg!(target_arch = "aarch64") { Kernels::Avx2 } else { Kernels::Neon }
+}
+
+/// The only policy of an agent that serves one for every level.
+pub fn only(agent: &dyn Agent) -> Memo {
+    let served = agent.serve(&[], Objective::Quantile);
+    assert!(!served.is_per_level(), "want one policy for all levels, got {served:?}");
+    *served.at(0)
+}
+
 /// The memo of the policy for one level.
 pub fn memo(agent: &dyn Agent, level: &Buffer, objective: Objective) -> Memo {
     *agent.serve(&[*level], objective).at(0)
@@ -46,6 +82,18 @@ pub fn memo(agent: &dyn Agent, level: &Buffer, objective: Objective) -> Memo {
 /// The greedy policy of an agent that serves one.
 pub fn greedy<'a>(agent: &'a dyn Agent, memo: &'a Memo) -> ServedPolicy<'a> {
     ServedPolicy::mode(agent, memo)
+}
+
+/// Trains until learning fails, in five episodes at most, and says why.
+pub fn failure(agent: &mut dyn Agent, env: &TabularEnv) -> String {
+    let mut play = Play::new(Box::new(NativeLanes::new(1, 3, Purpose::Env, || Box::new(env.clone()))));
+    let mut clock = Clock::default();
+    loop {
+        if let Err(error) = play.train(agent, &mut clock) {
+            return error.to_string();
+        }
+        assert!(clock.episodes < 5, "the fifth episode brings an update at last");
+    }
 }
 
 /// Saving and restoring must go on bit for bit, and refuse what does not fit.
