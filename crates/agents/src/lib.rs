@@ -245,6 +245,8 @@ pub(crate) fn n_states(algo: &'static str, spec: &EnvSpec) -> Result<usize, Agen
         ObservationSpace::Discrete { n, .. } if spec.horizon_is_task => Ok(*n),
         ObservationSpace::Discrete { .. } => refuse("a time limit that is not part of the task".to_owned()),
         ObservationSpace::Dense(shape) => refuse(format!("arrays of shape {shape:?}")),
+        ObservationSpace::Bits(shape) => refuse(format!("bits of shape {shape:?}")),
+        ObservationSpace::Bytes { shape, .. } => refuse(format!("bytes of shape {shape:?}")),
     }
 }
 
@@ -252,6 +254,6 @@ pub(crate) fn n_states(algo: &'static str, spec: &EnvSpec) -> Result<usize, Agen
 pub(crate) fn state(x: &Input) -> usize {
     match x.observation {
         Observation::Index(state) => *state,
-        Observation::Dense(_) => unreachable!("refused by n_states when the agent was made"),
+        _ => unreachable!("refused by n_states when the agent was made"),
     }
 }

@@ -111,6 +111,8 @@ struct State {
 enum Start {
     Index(usize),
     Dense(Vec<f32>),
+    Bits(Vec<u64>),
+    Bytes(Vec<u8>),
 }
 
 impl TargetTracking {
@@ -434,6 +436,8 @@ impl Agent for TargetTracking {
         let start = |observation: &Observation| match observation {
             Observation::Index(state) => Start::Index(*state),
             Observation::Dense(values) => Start::Dense(values.clone()),
+            Observation::Bits(words) => Start::Bits(words.clone()),
+            Observation::Bytes(bytes) => Start::Bytes(bytes.clone()),
         };
         let state = State {
             updates: self.updates,
@@ -462,6 +466,8 @@ impl Agent for TargetTracking {
         let start = |start| match start {
             Start::Index(state) => Observation::Index(state),
             Start::Dense(values) => Observation::Dense(values),
+            Start::Bits(words) => Observation::Bits(words),
+            Start::Bytes(bytes) => Observation::Bytes(bytes),
         };
         self.critics = critics;
         self.priors = priors;
