@@ -17,7 +17,7 @@ use crate::experience::saved;
 use crate::stage_table::{StageTable, check_widths, kl};
 use crate::value_table::ValueTable;
 use crate::{
-    AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
+    AgentError, Input, OutputPolicy, Part, RestoreError, Transition, n_states, not_negative, require, state,
 };
 
 /// How the tables learn.
@@ -127,16 +127,16 @@ impl ActorCritic {
     }
 
     /// The files of a checkpoint.
-    pub fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    pub fn save(&self) -> Vec<Part> {
         let state = State {
             updates: self.updates,
             actions: saved::position(&self.actions),
             order: saved::position(&self.order),
         };
         vec![
-            ("tables.safetensors", self.weights()),
-            ("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("tables.safetensors", self.weights()),
+            Part::new("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

@@ -29,8 +29,8 @@ use crate::experience::minibatch::Minibatch;
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, Prediction, RestoreError, Transition, kernels, not_negative,
-    positive, refused, require,
+    Agent, AgentError, Input, OutputPolicy, Part, Prediction, RestoreError, Transition, kernels,
+    not_negative, positive, refused, require,
 };
 
 /// Every setting but τ and β.
@@ -171,6 +171,7 @@ impl DeepBqrl {
     /// An untrained agent for one level.
     pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
+        Replay::fits(config.replay_capacity, 1, &spec.observations)?;
         let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
         let shape = config.shape(spec);
@@ -192,7 +193,7 @@ impl DeepBqrl {
             encoder,
             reward_scale,
             critics,
-            replay: Replay::new(config.replay_capacity, &spec.observations),
+            replay: Replay::new(config.replay_capacity, 1, &spec.observations),
             rng: stream(seed, Purpose::Replay),
             lambda_t: 0.0,
             adam: Adam::new(config.learning_rate),
@@ -258,7 +259,7 @@ impl Agent for DeepBqrl {
     }
 
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
-        self.replay.store(transition);
+        self.replay.store(0, transition);
         if self.replay.len() >= self.config.learning_starts.max(self.config.batch_size) {
             for _ in 0..self.config.updates_per_step {
                 self.update()?;
@@ -297,20 +298,20 @@ impl Agent for DeepBqrl {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { updates: self.updates, rng: saved::position(&self.rng) };
-        vec![
-            ("critics.safetensors", self.critics.to_bytes()),
-            ("replay.safetensors", self.replay.to_bytes()),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
-        ]
+        let mut parts = vec![
+            Part::new("critics.safetensors", self.critics.to_bytes()),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ];
+        parts.extend(self.replay.save(has));
+        parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         let state: State = saved::json("agent.json", file)?;
-        let replay = saved::part("replay.safetensors", file)?;
-        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
+        self.replay.restore(file)?;
         self.critics = critics;
         self.updates = state.updates;
         self.rng = saved::at(state.rng);

@@ -27,6 +27,8 @@ use bqrl_nn::{Kernels, UpdateError};
 use thiserror::Error;
 
 pub use self::experience::arrays::RestoreError;
+pub use self::experience::replay::ReplayTooLarge;
+pub use self::experience::saved::{Body, Part};
 
 /// x = (h, s, c) with any observation in the place of s (§3, Approximation I).
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +148,8 @@ pub trait Agent: Send + Sync {
     /// Gradient updates made so far; for an agent without gradients, whatever it counts as learning.
     fn updates(&self) -> u64;
     /// Everything that training goes on from, as named files: safetensors for arrays, JSON for the rest.
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)>;
+    /// `has` says which sealed parts need no bytes because the store has them already.
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part>;
     /// Restores what [`save`](Self::save) gave, into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
     /// What was learned, networks or tables, as a safetensors file that other tools can read.
@@ -188,6 +191,9 @@ pub enum AgentError {
         /// What was given.
         got: String,
     },
+    /// The replay would not fit into memory.
+    #[error(transparent)]
+    Replay(#[from] ReplayTooLarge),
     /// A table has no row for such observations.
     #[error(
         "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"

@@ -22,7 +22,7 @@ use crate::actor_critic::{ActorCritic, SoftmaxPolicy, TableConfig, mean_kl};
 use crate::experience::rollout::{Decision, normalise};
 use crate::stage_table::{StageTable, score_function};
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, not_negative, positive, require,
+    Agent, AgentError, Input, OutputPolicy, Part, RestoreError, Transition, not_negative, positive, require,
 };
 
 /// Every setting.
@@ -183,7 +183,7 @@ impl Agent for Ppo {
         self.tables.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         self.tables.save()
     }
 

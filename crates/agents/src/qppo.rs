@@ -31,7 +31,7 @@ use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
 use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
+    Agent, AgentError, Input, OutputPolicy, Part, RestoreError, Transition, n_states, not_negative, positive,
     require, state,
 };
 
@@ -373,7 +373,7 @@ impl Agent for Qppo {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { q: self.q, updates: self.updates, rng: saved::position(&self.rng) };
         let whole = |values: &[usize]| values.iter().map(|&value| value as u64).collect::<Vec<_>>();
         let batch = to_bytes(&[
@@ -383,9 +383,9 @@ impl Agent for Qppo {
             Array::f64("returns", &self.batch.returns),
         ]);
         vec![
-            ("table.safetensors", self.weights()),
-            ("batch.safetensors", batch),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("table.safetensors", self.weights()),
+            Part::new("batch.safetensors", batch),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

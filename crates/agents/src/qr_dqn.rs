@@ -27,8 +27,8 @@ use crate::experience::minibatch::Minibatch;
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, Prediction, RestoreError, Transition, kernels, not_negative,
-    positive, refused, require,
+    Agent, AgentError, Input, OutputPolicy, Part, Prediction, RestoreError, Transition, kernels,
+    not_negative, positive, refused, require,
 };
 
 /// Every setting.
@@ -124,6 +124,7 @@ impl QrDqn {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
+        Replay::fits(config.replay_capacity, 1, &spec.observations)?;
         let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
         let shape = Shape {
@@ -146,7 +147,7 @@ impl QrDqn {
             encoder,
             reward_scale,
             critic,
-            replay: Replay::new(config.replay_capacity, &spec.observations),
+            replay: Replay::new(config.replay_capacity, 1, &spec.observations),
             rng: stream(seed, Purpose::Agent),
             replay_rng: stream(seed, Purpose::Replay),
             epsilon_t: config.epsilon_0,
@@ -184,7 +185,7 @@ impl Agent for QrDqn {
     }
 
     fn observe(&mut self, transition: &Transition) -> Result<(), UpdateError> {
-        self.replay.store(transition);
+        self.replay.store(0, transition);
         if self.replay.len() < self.config.learning_starts.max(self.config.batch_size) {
             return Ok(());
         }
@@ -221,21 +222,21 @@ impl Agent for QrDqn {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let (rng, replay_rng) = (saved::position(&self.rng), saved::position(&self.replay_rng));
         let state = State { updates: self.updates, rng, replay_rng };
-        vec![
-            ("critic.safetensors", self.critic.to_bytes()),
-            ("replay.safetensors", self.replay.to_bytes()),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
-        ]
+        let mut parts = vec![
+            Part::new("critic.safetensors", self.critic.to_bytes()),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ];
+        parts.extend(self.replay.save(has));
+        parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let critic = saved::networks("critic.safetensors", &self.critic, file)?;
         let state: State = saved::json("agent.json", file)?;
-        let replay = saved::part("replay.safetensors", file)?;
-        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
+        self.replay.restore(file)?;
         self.critic = critic;
         self.updates = state.updates;
         (self.rng, self.replay_rng) = (saved::at(state.rng), saved::at(state.replay_rng));

@@ -53,7 +53,9 @@ use crate::experience::grid::{Grid, ReturnGrid};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::heads::Heads;
-use crate::{Agent, AgentError, Input, Objective, OutputPolicy, RestoreError, Target, Transition, kernels};
+use crate::{
+    Agent, AgentError, Input, Objective, OutputPolicy, Part, RestoreError, Target, Transition, kernels,
+};
 
 /// Values may leave 0..1 a little, because a logistic function never reaches its ends and the shortfall would add up over
 /// the stages.
@@ -119,6 +121,7 @@ impl TargetTracking {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
+        Replay::fits(config.replay_capacity, 1, &spec.observations)?;
         let given = (config.return_low, config.return_high);
         let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
         let encoder = Encoder::new(spec, config.state_encoding, 1.0)
@@ -152,7 +155,7 @@ impl TargetTracking {
             critics,
             priors,
             prior_t: config.prior_scale,
-            replay: Replay::new(config.replay_capacity, &spec.observations),
+            replay: Replay::new(config.replay_capacity, 1, &spec.observations),
             starts: Vec::new(),
             n_starts: 0,
             agent_rng: stream(seed, Purpose::Agent),
@@ -382,7 +385,7 @@ impl Agent for TargetTracking {
         if !reward.is_finite() {
             return Err(UpdateError::NotFinite { name: "rewards", transition: 0, value: reward });
         }
-        self.replay.store(transition);
+        self.replay.store(0, transition);
         self.stored += 1;
         let before = self.grid.grid();
         if self.grid.observe(transition.x.collected, transition.reward, transition.end.is_over()) {
@@ -432,7 +435,7 @@ impl Agent for TargetTracking {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let start = |observation: &Observation| match observation {
             Observation::Index(state) => Start::Index(*state),
             Observation::Dense(values) => Start::Dense(values.clone()),
@@ -449,20 +452,20 @@ impl Agent for TargetTracking {
             prior_t: self.prior_t,
             rngs: [saved::position(&self.agent_rng), saved::position(&self.replay_rng)],
         };
-        vec![
-            ("critics.safetensors", self.critics.to_bytes()),
-            ("priors.safetensors", self.priors.to_bytes()),
-            ("replay.safetensors", self.replay.to_bytes()),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
-        ]
+        let mut parts = vec![
+            Part::new("critics.safetensors", self.critics.to_bytes()),
+            Part::new("priors.safetensors", self.priors.to_bytes()),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+        ];
+        parts.extend(self.replay.save(has));
+        parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         let priors = saved::networks("priors.safetensors", &self.priors, file)?;
         let state: State = saved::json("agent.json", file)?;
-        let replay = saved::part("replay.safetensors", file)?;
-        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
+        self.replay.restore(file)?;
         let start = |start| match start {
             Start::Index(state) => Observation::Index(state),
             Start::Dense(values) => Observation::Dense(values),
@@ -553,13 +556,13 @@ mod tests {
     fn a_minibatch_is_sorted_by_action_and_keeps_rewards_ends_and_next_inputs_together() {
         // Five transitions in stages 0..4 with reward k = stage; the last ends.
         let spec = spec();
-        let mut replay = Replay::new(100, &spec.observations);
+        let mut replay = Replay::new(100, 1, &spec.observations);
         let observation = Observation::Index(1);
         for k in 0..5 {
             let x = Input { stage: k, observation: &observation, collected: 0.0 };
             let next = Input { stage: k + 1, observation: &observation, collected: 0.0 };
             let end = if k == 4 { End::Terminated } else { End::Cutoff };
-            replay.store(&Transition { x, action: k % 2, reward: k as f64, next, end });
+            replay.store(0, &Transition { x, action: k % 2, reward: k as f64, next, end });
         }
         let encoder = Encoder::new(&spec, StateEncoding::OneHot, 1.0).without_collected();
         let mut batch = Minibatch::default();

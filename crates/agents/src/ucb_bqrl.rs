@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 use crate::experience::arrays::{self, Array, Arrays};
 use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, require, state,
+    Agent, AgentError, Input, OutputPolicy, Part, RestoreError, Transition, n_states, not_negative, require,
+    state,
 };
 
 /// Every setting but τ and β.
@@ -282,12 +283,12 @@ impl Agent for UcbBqrl {
         self.plans
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { plans: self.plans };
         vec![
-            ("counts.safetensors", arrays::to_bytes(&self.counts.arrays())),
-            ("planned.safetensors", arrays::to_bytes(&self.planned.arrays())),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("counts.safetensors", arrays::to_bytes(&self.counts.arrays())),
+            Part::new("planned.safetensors", arrays::to_bytes(&self.planned.arrays())),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

@@ -43,7 +43,7 @@ use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
 use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, OutputPolicy, RestoreError, Transition, n_states, not_negative, positive,
+    Agent, AgentError, Input, OutputPolicy, Part, RestoreError, Transition, n_states, not_negative, positive,
     require, state,
 };
 
@@ -354,7 +354,7 @@ impl Agent for VarQ {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State {
             updates: self.updates,
             behaviour: saved::position(&self.behaviour),
@@ -374,9 +374,9 @@ impl Agent for VarQ {
             Array::u64("episodes", &episodes),
         ]);
         vec![
-            ("table.safetensors", self.weights()),
-            ("steps.safetensors", steps),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("table.safetensors", self.weights()),
+            Part::new("steps.safetensors", steps),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

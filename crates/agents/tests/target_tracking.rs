@@ -123,7 +123,7 @@ fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
     let mut env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
     let mut agent = TargetTracking::new(config(), env.spec(), 3).unwrap();
     train(&mut agent, &mut env, 0..40, 3);
-    let before = agent.save();
+    let before = agent.save(&|_| false);
     for (level, policy) in levels().iter().zip(agent.output(&levels())) {
         let target = agent.target(level, Objective::Quantile).unwrap();
         assert!((0.0..=1.0).contains(&target.v) && target.u == target.v, "{target:?}");
@@ -138,7 +138,7 @@ fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
         }
     }
     // Asking changes nothing.
-    assert_eq!(agent.save(), before);
+    assert_eq!(agent.save(&|_| false), before);
 }
 
 #[test]
@@ -148,14 +148,14 @@ fn saving_and_restoring_goes_on_bit_for_bit() {
     let make = |env: &TabularEnv| TargetTracking::new(config(), env.spec(), 3).unwrap();
     let mut whole = make(&env);
     train(&mut whole, &mut env, 0..8, 3);
-    let saved = whole.save();
+    let saved = whole.save(&|_| false);
     let mut restored = make(&env);
-    let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
+    let part = |name: &str| saved.iter().find(|part| part.name == name)?.bytes().map(<[u8]>::to_vec);
     restored.restore(&part).unwrap();
-    assert_eq!(restored.save(), saved);
+    assert_eq!(restored.save(&|_| false), saved);
     train(&mut whole, &mut env, 8..60, 4);
     train(&mut restored, &mut env, 8..60, 4);
-    assert_eq!(whole.save(), restored.save());
+    assert_eq!(whole.save(&|_| false), restored.save(&|_| false));
     assert_eq!(whole.updates(), restored.updates());
     // What does not fit is refused.
     assert!(restored.restore(&|_| None).is_err());

@@ -15,7 +15,7 @@ use bqrl_agents::target_tracking::TargetTracking;
 use bqrl_agents::trpo::Trpo;
 use bqrl_agents::ucb_bqrl::UcbBqrl;
 use bqrl_agents::var_q::VarQ;
-use bqrl_agents::{Agent, AgentError, RestoreError};
+use bqrl_agents::{Agent, AgentError, Body, Part, RestoreError};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Rng, RngState};
@@ -26,7 +26,7 @@ use bqrl_mdp::plan::Planner;
 use bqrl_mdp::returns::Rounding;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_nn::UpdateError;
-use bqrl_runs::checkpoint::CheckpointStore;
+use bqrl_runs::checkpoint::{CheckpointStore, Contents};
 use bqrl_runs::events::EventWriter;
 use bqrl_runs::log::AppendLog;
 use bqrl_runs::monitor;
@@ -193,7 +193,7 @@ pub fn restore_seed<'a>(
     let refused = |error| RunError::Restore { seed, error };
     let checkpoint = checkpoint.ok_or_else(|| refused(RestoreError("there is none yet".into())))?;
     checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
-    let part = |name: &str| checkpoint.parts.get(name).cloned();
+    let part = |name: &str| checkpoint.part(name);
     training.agent.restore(&part).map_err(refused)?;
     training.progress.episode = Saved::read(part("state.json")).map_err(refused)?.progress.episode;
     Ok(training)
@@ -215,7 +215,7 @@ pub fn run_seed(
     let store = CheckpointStore::open(dir.checkpoints());
     let mut records = if let Some(checkpoint) = store.latest()? {
         checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
-        let part = |name: &str| checkpoint.parts.get(name).cloned();
+        let part = |name: &str| checkpoint.part(name);
         let refused = |error| RunError::Restore { seed, error };
         let state = Saved::read(part("state.json")).map_err(refused)?;
         training.agent.restore(&part).map_err(refused)?;
@@ -266,10 +266,16 @@ fn checkpoint(store: &CheckpointStore, training: &Training, records: &mut Record
         positions: records.positions(),
     };
     let state = serde_json::to_vec(&saved).expect("plain numbers serialise");
-    let files = training.agent.save();
-    let mut parts: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
-    parts.push(("state.json", &state));
-    store.save(training.progress.episode as u64, &parts)
+    let files = training.agent.save(&|name| store.has(name));
+    let mut parts: Vec<(&str, Contents)> = Vec::new();
+    for Part { name, body } in &files {
+        parts.push(match body {
+            Body::Bytes(bytes) => (name, Contents::Plain(bytes)),
+            Body::Sealed(bytes) => (name, Contents::Sealed(bytes.as_deref())),
+        });
+    }
+    parts.push(("state.json", Contents::Plain(&state)));
+    store.save_parts(training.progress.episode as u64, &parts)
 }
 
 /// `state.json` of a checkpoint.

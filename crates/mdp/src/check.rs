@@ -52,7 +52,9 @@ pub enum Fault {
     ObservationNotFinite { position: usize, value: f32 },
     #[error("the bits of the last word beyond the {n} of the shape must be 0")]
     ObservationPadding { n: usize },
-    #[error("the spec promises a stack of {stack} that drops its oldest group with every step, got another one")]
+    #[error(
+        "the spec promises a stack of {stack} that drops its oldest group with every step, got another one"
+    )]
     StackDoesNotShift { stack: usize },
     #[error("the reward must be finite, got {reward}")]
     RewardNotFinite { reward: f64 },

@@ -169,7 +169,7 @@ impl Learner {
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
-            let part = |name: &str| loaded.parts.get(name).cloned();
+            let part = |name: &str| loaded.part(name);
             let json = part("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
             let saved: Saved = serde_json::from_slice(&json).map_err(|error| wrong(&error))?;
             if saved.format != FORMAT {
@@ -209,9 +209,10 @@ impl Learner {
         };
         py.detach(|| {
             let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
-            let files = self.agent.save();
+            // A model is whole in itself: nothing is shared with another save.
+            let files = self.agent.save(&|_| false);
             let mut parts: Vec<(&str, &[u8])> =
-                files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
+                files.iter().filter_map(|part| Some((&*part.name, part.bytes()?))).collect();
             parts.push(("model.json", &json));
             Ok(ModelDir::at(&path).save(self.timesteps, &parts, &self.agent.weights())?)
         })
