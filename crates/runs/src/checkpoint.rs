@@ -20,6 +20,8 @@
 mod manifest;
 mod sealed;
 #[cfg(test)]
+mod sealed_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -122,6 +122,10 @@ impl World {
         for (place, wanted) in wanted.into_iter().enumerate() {
             assert_eq!(&self.replay.get(place), wanted);
         }
+        for lane in &self.replay.lanes {
+            let beside = lane.older.keys().chain(lane.detached_next.keys());
+            assert!(beside.min().is_none_or(|&number| number >= lane.oldest()), "kept for nothing");
+        }
     }
 }
 
