@@ -187,7 +187,9 @@ fn check_observation(spec: &EnvSpec, observation: &Observation) -> Result<(), Fa
             let n = spec.observations.size();
             check_length(shape, n.div_ceil(64), words.len())?;
             match words.last() {
-                Some(last) if n % 64 != 0 && last >> (n % 64) != 0 => Err(Fault::ObservationPadding { n }),
+                Some(last) if !n.is_multiple_of(64) && last >> (n % 64) != 0 => {
+                    Err(Fault::ObservationPadding { n })
+                }
                 _ => Ok(()),
             }
         }

@@ -204,7 +204,8 @@ fn saves_too_much() {
     assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
     assert!(error.to_string().contains("replay"), "{error}");
     let parts = [("state.json", Contents::Plain(b"{}")), ("small", Contents::Sealed(Some(b"2")))];
-    let large = ("large", Contents::Sealed(Some(&[2; 1_000_000])));
+    let bytes = vec![2; 1_000_000];
+    let large = ("large", Contents::Sealed(Some(&bytes)));
     let error = store.save_parts(2, &[parts[0], parts[1], large]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
     assert!(error.to_string().contains("large"), "{error}");

@@ -10,6 +10,8 @@
 //! A file is removed when the last checkpoint that names it is removed. The manifest that names a new file is on disk, in
 //! the temporary directory of its checkpoint, before the file is; so a kill leaves none that no manifest names, and the
 //! next save removes what it left. A file that no manifest of ours ever named is never touched.
+//!
+//! The price: a disk that damages a shared file damages every checkpoint that names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -224,12 +224,13 @@ pub(super) struct Pages {
     slots: usize,
     per_page: usize,
     len: usize,
-    pages: Vec<Vec<u8>>,
+    /// Page by page.
+    bytes: Vec<Vec<u8>>,
 }
 
 impl Pages {
     pub fn new(width: usize, slots: usize) -> Self {
-        Self { width, slots, per_page: (PAGE / width).max(1), len: 0, pages: Vec::new() }
+        Self { width, slots, per_page: (PAGE / width).max(1), len: 0, bytes: Vec::new() }
     }
 
     /// Writes a row in two pieces, behind the last row or in the place of another.
@@ -239,13 +240,13 @@ impl Pages {
         if slot == self.len {
             if begin == 0 {
                 let rows = self.per_page.min(self.slots - slot);
-                self.pages.push(Vec::with_capacity(rows * self.width));
+                self.bytes.push(Vec::with_capacity(rows * self.width));
             }
-            self.pages[page].extend_from_slice(header);
-            self.pages[page].extend_from_slice(observation);
+            self.bytes[page].extend_from_slice(header);
+            self.bytes[page].extend_from_slice(observation);
             self.len += 1;
         } else {
-            let row = &mut self.pages[page][begin..begin + self.width];
+            let row = &mut self.bytes[page][begin..begin + self.width];
             row[..header.len()].copy_from_slice(header);
             row[header.len()..].copy_from_slice(observation);
         }
@@ -253,7 +254,7 @@ impl Pages {
 
     pub fn row(&self, slot: usize) -> &[u8] {
         let begin = slot % self.per_page * self.width;
-        &self.pages[slot / self.per_page][begin..begin + self.width]
+        &self.bytes[slot / self.per_page][begin..begin + self.width]
     }
 
     /// Rows of zeros up to `len`, to be written in any order.
@@ -267,6 +268,6 @@ impl Pages {
     /// Bytes reserved.
     #[cfg(test)]
     pub fn reserved(&self) -> usize {
-        self.pages.iter().map(Vec::capacity).sum()
+        self.bytes.iter().map(Vec::capacity).sum()
     }
 }

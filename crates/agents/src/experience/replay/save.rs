@@ -67,6 +67,23 @@ impl Segments {
             self.first += 1;
         }
     }
+    /// Reads what a replay that has stored so many transitions saved.
+    fn read(open: &Arrays, stored: &[u64]) -> Result<Self, RestoreError> {
+        let block = open.one_u64("block")?;
+        let marks = open.u64("marks")?;
+        let marks: VecDeque<Box<[u64]>> = marks.chunks(stored.len()).map(Into::into).collect();
+        // How many transitions lie between two marks; none where they do not follow each other.
+        let between = |from: &[u64], to: &[u64]| -> Option<u64> {
+            let steps = from.iter().zip(to).map(|(from, to)| to.checked_sub(*from));
+            steps.sum::<Option<u64>>().filter(|_| from.len() == to.len())
+        };
+        let even = (1..marks.len()).all(|k| between(&marks[k - 1], &marks[k]) == Some(block));
+        let open_since = marks.back().and_then(|last| between(last, stored));
+        match open_since.filter(|&since| even && since < block) {
+            Some(since) => Ok(Self { block, open: since, first: open.one_u64("first_segment")?, marks }),
+            None => Err(RestoreError("the segments do not match".into())),
+        }
+    }
 }
 
 /// Consecutive transitions of a lane.
@@ -189,7 +206,7 @@ impl Replay {
 
     fn open_part(&self, runs: &[Run], entries: &[Entry], named: &[u64]) -> Vec<u8> {
         let layout = self.layout();
-        let Segments { block, open, first, marks } = &self.segments;
+        let Segments { block, first, marks, .. } = &self.segments;
         let mut waiting_lanes = Vec::new();
         let (mut stages, mut collected, mut shifts, mut observations) = (vec![], vec![], vec![], vec![]);
         for (lane, waiting) in (0..).zip(&self.lanes) {
@@ -208,7 +225,6 @@ impl Replay {
             Array::u64("capacity", &[self.lanes[0].capacity]),
             Array::u64("stored", &stored),
             Array::u64("block", &[*block]),
-            Array::u64("since_mark", &[*open]),
             Array::u64("first_segment", &[*first]),
             Array::u64("marks", &marks),
             Array::u64("segments", named),
@@ -267,29 +283,7 @@ impl Replay {
             lanes.push(lane);
         }
 
-        let block = open.one_u64("block")?;
-        let marks: VecDeque<Box<[u64]>> = open.u64("marks")?.chunks(lanes.len()).map(Into::into).collect();
-        let segments = Segments {
-            block,
-            open: open.one_u64("since_mark")?,
-            first: open.one_u64("first_segment")?,
-            marks,
-        };
-        let reached =
-            |mark: &[u64]| mark.len() == stored.len() && mark.iter().zip(&stored).all(|(m, s)| m <= s);
-        let grow = |(a, b): (&Box<[u64]>, &Box<[u64]>)| {
-            a.iter().zip(b).all(|(a, b)| a <= b) && b.iter().sum::<u64>() - a.iter().sum::<u64>() == block
-        };
-        let Some(last) = segments.marks.back().filter(|_| segments.marks.iter().all(|mark| reached(mark)))
-        else {
-            return Err(RestoreError("the segments do not match".into()));
-        };
-        let since: u64 = stored.iter().sum::<u64>() - last.iter().sum::<u64>();
-        let ordered = segments.marks.iter().zip(segments.marks.iter().skip(1)).all(grow);
-        if !ordered || since != segments.open || since >= block {
-            return Err(RestoreError("the segments do not match".into()));
-        }
-
+        let segments = Segments::read(open, &stored)?;
         let which = open.u64("waiting_lanes")?;
         let (stages, collected) = (open.u64("waiting_stages")?, open.f64("waiting_collected")?);
         let (shifts, bytes) = (open.u8("waiting_shifts")?, open.raw("waiting_observations", layout.dtype())?);

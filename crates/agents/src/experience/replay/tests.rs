@@ -67,10 +67,9 @@ impl World {
                 Observation::Bytes(match before {
                     // One step in eight does not shift.
                     Some(Observation::Bytes(before)) if how % 8 != 0 => [&before[6..], &group].concat(),
-                    Some(_) => (0..*stack).flat_map(others).collect(),
                     None if how % 3 == 0 => group.repeat(*stack),
                     None if how % 3 == 1 => [vec![0; 6 * (stack - 1)], group.to_vec()].concat(),
-                    None => (0..*stack).flat_map(others).collect(),
+                    _ => (0..*stack).flat_map(others).collect(),
                 })
             }
         }
