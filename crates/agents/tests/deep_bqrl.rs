@@ -123,4 +123,12 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
         refused(|c| c.replay_capacity = 3),
         "agent.replay_capacity must be at least batch_size, got 3"
     );
+    if cfg!(target_os = "linux") {
+        let too_large = refused(|c| c.replay_capacity = 1 << 50);
+        assert!(
+            too_large.starts_with("a replay of 1125899906842624 transitions needs 33776997.2 GB"),
+            "{too_large}"
+        );
+        assert!(too_large.contains("lower agent.replay_capacity to at most"), "{too_large}");
+    }
 }
