@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::experience::arrays::RestoreError;
+pub use self::experience::replay::ReplayTooLarge;
+pub use self::experience::saved::{Body, Part};
 pub use self::settings::{AgentError, Kernels};
 
 /// x = (h, s, c) with any observation in the place of s (§3, Approximation I).
@@ -167,7 +169,8 @@ pub trait Agent: Send + Sync {
     /// Gradient updates made so far; for an agent without gradients, whatever it counts as learning.
     fn updates(&self) -> u64;
     /// Everything that training resumes from, as named files: safetensors for arrays, JSON for the rest.
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)>;
+    /// A sealed part that the store already `has` is named without its bytes.
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part>;
     /// Restores what [`save`](Self::save) gave, into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
     /// What was learned, networks or tables, as a safetensors file that other tools can read.
@@ -271,6 +274,6 @@ pub(crate) fn state(x: &Input) -> usize {
 pub(crate) fn state_of(observation: &Observation) -> usize {
     match observation {
         Observation::Index(state) => *state,
-        Observation::Dense(_) => unreachable!("refused by settings::n_states when the agent was made"),
+        _ => unreachable!("refused by settings::n_states when the agent was made"),
     }
 }

@@ -25,7 +25,9 @@ use crate::experience::minibatch::Minibatch;
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::settings::{at_least, not_negative, positive, positive_span, require, share};
-use crate::{AgentError, Input, Kernels, LearnError, Prediction, RestoreError, Transition, Waiting, finite};
+use crate::{
+    AgentError, Input, Kernels, LearnError, Part, Prediction, RestoreError, Transition, Waiting, finite,
+};
 
 /// The settings that both agents have.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -137,8 +139,10 @@ impl QuantileCritics {
         n_critics: usize,
         rule: TargetRule,
         spec: &EnvSpec,
+        n_lanes: usize,
         seed: u64,
     ) -> Result<Self, AgentError> {
+        Replay::fits(config.replay_capacity, n_lanes, &spec.observations)?;
         let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
         let shape = config.shape(n_critics, spec);
@@ -150,7 +154,7 @@ impl QuantileCritics {
             encoder,
             reward_scale,
             critics: critics.with_kernels(config.kernels.find()?),
-            replay: Replay::new(config.replay_capacity, &spec.observations),
+            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations),
             rng: stream(seed, Purpose::Replay),
             adam: Adam::new(config.learning_rate),
             pending: 0,
@@ -204,10 +208,10 @@ impl QuantileCritics {
         sort(&quantiles.iter().map(|&z| f64::from(z)).collect::<Vec<_>>())
     }
 
-    /// Remembers a transition.
-    pub fn store(&mut self, transition: &Transition) -> Result<(), LearnError> {
+    /// Remembers a transition of a lane.
+    pub fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
         finite(transition.reward)?;
-        self.replay.store(transition);
+        self.replay.store(lane, transition);
         self.pending += 1;
         Ok(())
     }
@@ -242,20 +246,17 @@ impl QuantileCritics {
         predictions
     }
 
-    /// The files of a checkpoint, and what belongs into the agent's own.
-    pub fn save(&self) -> (Vec<(&'static str, Vec<u8>)>, CriticState) {
-        let files = vec![
-            ("critics.safetensors", self.critics.to_bytes()),
-            ("replay.safetensors", self.replay.to_bytes()),
-        ];
-        (files, CriticState { updates: self.updates, rng: saved::position(&self.rng) })
+    /// The parts of a checkpoint, and what belongs into the agent's own.
+    pub fn save(&self, has: &dyn Fn(&str) -> bool) -> (Vec<Part>, CriticState) {
+        let mut parts = vec![Part::new("critics.safetensors", self.critics.to_bytes())];
+        parts.extend(self.replay.save(has));
+        (parts, CriticState { updates: self.updates, rng: saved::position(&self.rng) })
     }
 
     /// Restores what [`save`](Self::save) gave; nothing is changed when something does not fit.
     pub fn restore(&mut self, state: &CriticState, file: saved::Parts) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
-        let replay = saved::part("replay.safetensors", file)?;
-        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
+        self.replay.restore(file)?;
         self.critics = critics;
         self.updates = state.updates;
         self.rng = saved::at(state.rng);

@@ -8,6 +8,8 @@ use bqrl_nn::ShapeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::experience::replay::ReplayTooLarge;
+
 /// Why an agent cannot be made.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum AgentError {
@@ -24,6 +26,9 @@ pub enum AgentError {
     /// The networks would have impossible sizes.
     #[error("the networks cannot be made: {0}")]
     Shape(#[from] ShapeError),
+    /// The replay would not fit in memory.
+    #[error(transparent)]
+    Replay(#[from] ReplayTooLarge),
     /// A table has no row for such observations.
     #[error(
         "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"
@@ -85,7 +90,9 @@ pub(crate) fn n_states(algo: &'static str, spec: &EnvSpec) -> Result<usize, Agen
     match &spec.observations {
         ObservationSpace::Discrete { n, .. } if spec.horizon_is_task => Ok(*n),
         ObservationSpace::Discrete { .. } => refuse("a time limit that is not part of the task".to_owned()),
-        ObservationSpace::Dense(shape) => refuse(format!("arrays of shape {shape:?}")),
+        ObservationSpace::Dense(shape)
+        | ObservationSpace::Bits(shape)
+        | ObservationSpace::Bytes { shape, .. } => refuse(format!("arrays of shape {shape:?}")),
     }
 }
 

@@ -17,10 +17,10 @@ use bqrl_agents::target_tracking::TargetTracking;
 use bqrl_agents::trpo::Trpo;
 use bqrl_agents::ucb_bqrl::UcbBqrl;
 use bqrl_agents::var_q::VarQ;
-use bqrl_agents::{Agent, AgentError, LearnError, RestoreError};
+use bqrl_agents::{Agent, AgentError, Body, LearnError, Part, RestoreError};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::lanes::EnvError;
-use bqrl_runs::checkpoint::{CheckpointStore, Loaded};
+use bqrl_runs::checkpoint::{CheckpointStore, Contents, Loaded};
 use bqrl_runs::run_dir::SeedDir;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -115,14 +115,18 @@ pub struct Finished {
 pub fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agent>, AgentError> {
     let levels = config.levels().expect("the configuration has been checked");
     Ok(match &config.agent {
-        AgentConfig::DeepBqrl(agent) => Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, seed)?),
-        AgentConfig::QrDqn(agent) => Box::new(QrDqn::new(agent.clone(), spec, seed)?),
+        AgentConfig::DeepBqrl(agent) => {
+            Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, config.run.lanes, seed)?)
+        }
+        AgentConfig::QrDqn(agent) => Box::new(QrDqn::new(agent.clone(), spec, config.run.lanes, seed)?),
         AgentConfig::VarQ(agent) => Box::new(VarQ::new(agent.clone(), levels[0], spec, seed)?),
         AgentConfig::Qppo(agent) => Box::new(Qppo::new(agent.clone(), levels[0], spec, seed)?),
         AgentConfig::Ppo(agent) => Box::new(Ppo::new(agent.clone(), spec, seed)?),
         AgentConfig::Trpo(agent) => Box::new(Trpo::new(agent.clone(), spec, seed)?),
         AgentConfig::UcbBqrl(agent) => Box::new(UcbBqrl::new(agent.clone(), levels[0], spec)?),
-        AgentConfig::TargetTracking(agent) => Box::new(TargetTracking::new(agent.clone(), spec, seed)?),
+        AgentConfig::TargetTracking(agent) => {
+            Box::new(TargetTracking::new(agent.clone(), spec, config.run.lanes, seed)?)
+        }
     })
 }
 
@@ -162,17 +166,19 @@ impl SeedRun {
         let agent = make_agent(config, task.spec(), seed)?;
         let mut training = Training::new(task, references, agent, &config.run, seed)
             .map_err(|error| RunError::Env { seed, episode: 0, error })?;
-        let latest = CheckpointStore::open(dir.checkpoints()).latest()?;
+        let store = CheckpointStore::open(dir.checkpoints());
+        let latest = store.latest()?;
         if let Some(checkpoint) = &latest {
             restore(&mut training, checkpoint, seed, hooks)?;
         }
-        Self::attach(config, training, latest.as_ref(), dir, hooks)
+        Self::attach(config, training, store, latest.as_ref(), dir, hooks)
     }
 
     /// A training that stands where the checkpoint left it, or at its start, with its records.
     pub fn attach(
         config: &Config,
         training: Training,
+        store: CheckpointStore,
         latest: Option<&Loaded>,
         dir: &SeedDir,
         hooks: &Hooks,
@@ -192,7 +198,6 @@ impl SeedRun {
             Records::create(dir, name, run, references, stochastic, (hooks.clock)())?
         };
         let told = run.length().done(&training.progress.clock);
-        let store = CheckpointStore::open(dir.checkpoints());
         let config = config.clone();
         let mut this = Self { config, seed, dir: dir.clone(), training, records, store, ticks: 0, told };
         if latest.is_none() {
@@ -256,10 +261,16 @@ impl SeedRun {
             positions: self.records.positions(),
         };
         let state = serde_json::to_vec(&saved).expect("plain numbers serialise");
-        let files = training.agent.save();
-        let mut parts: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
-        parts.push(("state.json", &state));
-        self.store.save(training.progress.clock.steps, &parts)
+        let files = training.agent.save(&|name| self.store.has(name));
+        let mut parts: Vec<(&str, Contents)> = Vec::with_capacity(files.len() + 1);
+        for Part { name, body } in &files {
+            parts.push(match body {
+                Body::Bytes(bytes) => (name, Contents::Plain(bytes)),
+                Body::Sealed(bytes) => (name, Contents::Sealed(bytes.as_deref())),
+            });
+        }
+        parts.push(("state.json", Contents::Plain(&state)));
+        self.store.save_parts(training.progress.clock.steps, &parts)
     }
 
     /// Writes the tables of a finished seed.
@@ -323,7 +334,7 @@ fn restore(training: &mut Training, checkpoint: &Loaded, seed: u64, hooks: &Hook
     let refused = |error| RunError::Restore { seed, error };
     checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
     let Saved { progress, play, .. } = Saved::read(checkpoint).map_err(refused)?;
-    let part = |name: &str| checkpoint.parts.get(name).cloned();
+    let part = |name: &str| checkpoint.part(name);
     training.agent.restore(&part).map_err(refused)?;
     training.play.restore(play).map_err(|error| refused(RestoreError(error.to_string())))?;
     training.progress = progress;
@@ -346,7 +357,7 @@ struct Saved {
 impl Saved {
     fn read(checkpoint: &Loaded) -> Result<Self, RestoreError> {
         let bytes =
-            checkpoint.parts.get("state.json").ok_or_else(|| RestoreError("state.json: missing".into()))?;
-        serde_json::from_slice(bytes).map_err(|error| RestoreError(format!("state.json: {error}")))
+            checkpoint.part("state.json").ok_or_else(|| RestoreError("state.json: missing".into()))?;
+        serde_json::from_slice(&bytes).map_err(|error| RestoreError(format!("state.json: {error}")))
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! - both times must be the same, observation by observation and reward by reward;
 //! - a step that is taken, undone by `save` and `restore`, and taken again must give the same;
-//! - observations must fit the space of the spec and be finite;
+//! - observations must fit the space of the spec and be finite, and a stack of frames must shift by one group a step;
 //! - rewards must be finite and within the bounds of the spec, where it has any;
 //! - the episode must be over at the horizon or before, and its end must be of the right kind: `Horizon` only at the
 //!   horizon of a task that has one, `Cutoff` only at the horizon of a task that has none.
@@ -31,6 +31,8 @@ pub enum CheckError {
     NoHorizon,
     #[error("the spec's observation space is empty")]
     NoObservations,
+    #[error("the first axis of shape {shape:?} must be a stack of {stack} equal groups")]
+    Stack { shape: Vec<usize>, stack: usize },
     #[error("the spec's reward bounds [{low}, {high}] are not an interval")]
     RewardBounds { low: f64, high: f64 },
     #[error("episode {episode}, step {step}: {fault}")]
@@ -45,10 +47,16 @@ pub enum Fault {
     ObservationKind { promised: ObservationSpace },
     #[error("the observed index must be below {n}, got {index}")]
     ObservationIndex { n: usize, index: usize },
-    #[error("an observation of shape {shape:?} has {expected} numbers, got {length}")]
+    #[error("an observation of shape {shape:?} has {expected} numbers (or words of 64 bits), got {length}")]
     ObservationLength { shape: Vec<usize>, expected: usize, length: usize },
     #[error("the observation must be finite, got {value} at position {position}")]
     ObservationNotFinite { position: usize, value: f32 },
+    #[error("the bits of the last word beyond the {n} of the shape must be 0")]
+    ObservationPadding { n: usize },
+    #[error(
+        "the spec promises a stack of {stack} that drops its oldest group with every step, got another one"
+    )]
+    StackDoesNotShift { stack: usize },
     #[error("the reward must be finite, got {reward}")]
     RewardNotFinite { reward: f64 },
     #[error("the reward must lie in [{low}, {high}], got {reward}")]
@@ -83,19 +91,24 @@ pub fn check(env: &mut dyn Env, episodes: usize, seed: u64) -> Result<(), CheckE
 }
 
 fn check_spec(spec: &EnvSpec) -> Result<(), CheckError> {
-    let empty = match &spec.observations {
-        ObservationSpace::Discrete { n, .. } => *n == 0,
-        ObservationSpace::Dense(shape) => shape.iter().product::<usize>() == 0,
-    };
     match spec.reward_bounds {
         _ if spec.n_actions == 0 => Err(CheckError::NoActions),
         _ if spec.horizon == 0 => Err(CheckError::NoHorizon),
-        _ if empty => Err(CheckError::NoObservations),
+        _ if spec.observations.size() == 0 => Err(CheckError::NoObservations),
+        _ if !stacks_evenly(&spec.observations) => {
+            let ObservationSpace::Bytes { shape, stack } = spec.observations.clone() else { unreachable!() };
+            Err(CheckError::Stack { shape, stack })
+        }
         Some((low, high)) if low.partial_cmp(&high).is_none_or(Ordering::is_gt) => {
             Err(CheckError::RewardBounds { low, high })
         }
         _ => Ok(()),
     }
+}
+
+fn stacks_evenly(space: &ObservationSpace) -> bool {
+    let ObservationSpace::Bytes { shape, stack } = space else { return true };
+    *stack > 0 && shape.first().is_some_and(|n| n.is_multiple_of(*stack))
 }
 
 /// One episode: what the reset gave, as a step without reward, and every step after it. With `undo`, every step is first
@@ -126,6 +139,7 @@ fn play(
             return Err(at(steps.len())(Fault::NotRestored));
         }
         check_step(spec, &step, steps.len()).map_err(at(steps.len()))?;
+        check_stack(spec, &steps[steps.len() - 1].observation, &step.observation).map_err(at(steps.len()))?;
         steps.push(step);
         action = action_rng.below(spec.n_actions);
     }
@@ -152,6 +166,25 @@ fn check_step(spec: &EnvSpec, step: &Step, number: usize) -> Result<(), Fault> {
     }
 }
 
+fn check_length(shape: &[usize], expected: usize, length: usize) -> Result<(), Fault> {
+    if length == expected {
+        Ok(())
+    } else {
+        Err(Fault::ObservationLength { shape: shape.to_vec(), expected, length })
+    }
+}
+
+/// Of two observations that follow each other: a stack has dropped its oldest group.
+fn check_stack(spec: &EnvSpec, before: &Observation, now: &Observation) -> Result<(), Fault> {
+    let (&ObservationSpace::Bytes { stack, .. }, Observation::Bytes(before), Observation::Bytes(now)) =
+        (&spec.observations, before, now)
+    else {
+        return Ok(());
+    };
+    let group = now.len() / stack;
+    if now[..now.len() - group] == before[group..] { Ok(()) } else { Err(Fault::StackDoesNotShift { stack }) }
+}
+
 fn check_observation(spec: &EnvSpec, observation: &Observation) -> Result<(), Fault> {
     match (&spec.observations, observation) {
         (&ObservationSpace::Discrete { n, .. }, &Observation::Index(index)) => {
@@ -162,14 +195,24 @@ fn check_observation(spec: &EnvSpec, observation: &Observation) -> Result<(), Fa
             }
         }
         (ObservationSpace::Dense(shape), Observation::Dense(values)) => {
-            let (expected, length) = (shape.iter().product(), values.len());
-            if length != expected {
-                return Err(Fault::ObservationLength { shape: shape.clone(), expected, length });
-            }
+            check_length(shape, spec.observations.size(), values.len())?;
             match values.iter().position(|value| !value.is_finite()) {
                 Some(position) => Err(Fault::ObservationNotFinite { position, value: values[position] }),
                 None => Ok(()),
             }
+        }
+        (ObservationSpace::Bits(shape), Observation::Bits(words)) => {
+            let n = spec.observations.size();
+            check_length(shape, n.div_ceil(64), words.len())?;
+            match words.last() {
+                Some(last) if !n.is_multiple_of(64) && last >> (n % 64) != 0 => {
+                    Err(Fault::ObservationPadding { n })
+                }
+                _ => Ok(()),
+            }
+        }
+        (ObservationSpace::Bytes { shape, .. }, Observation::Bytes(bytes)) => {
+            check_length(shape, spec.observations.size(), bytes.len())
         }
         (promised, _) => Err(Fault::ObservationKind { promised: promised.clone() }),
     }
@@ -276,6 +319,12 @@ mod tests {
             checked(|spec| spec.observations = ObservationSpace::Dense(vec![3, 0])),
             CheckError::NoObservations
         );
+        for (n, stack) in [(3, 2), (2, 0)] {
+            let mut env = script(good);
+            env.spec.observations = ObservationSpace::Bytes { shape: vec![n, 7], stack };
+            let error = check(&mut env, 1, 42).unwrap_err();
+            assert_eq!(error, CheckError::Stack { shape: vec![n, 7], stack });
+        }
         assert_eq!(
             checked(|spec| spec.reward_bounds = Some((1.0, 0.0))),
             CheckError::RewardBounds { low: 1.0, high: 0.0 }
@@ -304,6 +353,36 @@ mod tests {
         let mut env = Script { first: Observation::Index(5), ..script(good) };
         env.spec.observations = ObservationSpace::Discrete { n: 5, ordered: true };
         assert_eq!(fault(env), (0, Fault::ObservationIndex { n: 5, index: 5 }));
+    }
+
+    #[test]
+    fn bits_and_bytes_must_have_their_length_and_stacks_must_shift() {
+        let bits = |words| {
+            let mut env = Script { first: Observation::Bits(words), ..script(good) };
+            env.spec.observations = ObservationSpace::Bits(vec![7, 10]);
+            fault(env)
+        };
+        let shape = vec![7, 10];
+        assert_eq!(bits(vec![0]), (0, Fault::ObservationLength { shape, expected: 2, length: 1 }));
+        assert_eq!(bits(vec![0, 64]), (0, Fault::ObservationPadding { n: 70 }));
+
+        let stacked = |first: Vec<u8>, step| {
+            let mut env = Script { first: Observation::Bytes(first), ..script(step) };
+            env.spec.observations = ObservationSpace::Bytes { shape: vec![3, 1], stack: 3 };
+            env
+        };
+        let shifting = |number: usize, _| {
+            let last = number as u8;
+            let observation = Observation::Bytes((0..3).map(|k| (last + k).saturating_sub(2)).collect());
+            Step { observation, ..good(number, 0) }
+        };
+        assert_eq!(check(&mut stacked(vec![0; 3], shifting), 4, 42), Ok(()));
+        assert_eq!(fault(stacked(vec![1; 3], shifting)), (1, Fault::StackDoesNotShift { stack: 3 }));
+        let shape = vec![3, 1];
+        assert_eq!(
+            fault(stacked(vec![0; 4], shifting)),
+            (0, Fault::ObservationLength { shape, expected: 3, length: 4 })
+        );
     }
 
     #[test]

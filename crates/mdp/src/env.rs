@@ -20,6 +20,26 @@ pub enum ObservationSpace {
     },
     /// `Observation::Dense` of this shape.
     Dense(Vec<usize>),
+    /// `Observation::Bits` of this shape.
+    Bits(Vec<usize>),
+    /// `Observation::Bytes` of this shape.
+    Bytes {
+        /// Of the whole observation.
+        shape: Vec<usize>,
+        /// How many equal groups of frames the first axis is made of, oldest first. A step drops the oldest group and
+        /// appends a new one. 1 where nothing is stacked.
+        stack: usize,
+    },
+}
+
+impl ObservationSpace {
+    /// How many numbers, bits or bytes make an observation; for a discrete space, how many observations there are.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Discrete { n, .. } => *n,
+            Self::Dense(shape) | Self::Bits(shape) | Self::Bytes { shape, .. } => shape.iter().product(),
+        }
+    }
 }
 
 /// What an agent may know of a problem. The true model is not among it.

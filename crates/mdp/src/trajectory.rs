@@ -10,13 +10,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A discrete index or a dense tensor, flattened in row-major order; its shape is in the [`crate::env::EnvSpec`].
+/// An index, or a tensor flattened in row-major order; its shape is in the [`crate::env::EnvSpec`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Observation {
     /// One of finitely many states.
     Index(usize),
     /// A vector, or planes laid end to end.
     Dense(Vec<f32>),
+    /// Planes of a game: bit i of the flattened \[planes, height, width\] is bit i % 64 of word i / 64. Bits of the last
+    /// word beyond the shape are 0.
+    Bits(Vec<u64>),
+    /// A frame, or a stack of frames, oldest first.
+    Bytes(Vec<u8>),
 }
 
 /// x = (h, s, c) of a tabular problem: what every tabular policy, planner and evaluation is a function of.

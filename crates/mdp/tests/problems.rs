@@ -90,7 +90,7 @@ fn pearson(problem: &Arc<Problem>, steps: usize) -> (f64, usize) {
     let (mut env_rng, mut action_rng) = (stream(42, Purpose::Env), stream(42, Purpose::Agent));
     let index = |observation: &Observation| match observation {
         Observation::Index(state) => *state,
-        Observation::Dense(_) => unreachable!("a table has states"),
+        _ => unreachable!("a table has states"),
     };
     let outcomes = |(state, action): (usize, usize)| problem.model.outcomes(0, state, action);
     let mut counts: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();

@@ -193,8 +193,8 @@ impl Learner {
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
-            let json = loaded.parts.get("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
-            Self::from_saved(json, &loaded).map_err(|error| wrong(&error))
+            let json = loaded.part("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
+            Self::from_saved(&json, &loaded).map_err(|error| wrong(&error))
         })
     }
 
@@ -229,9 +229,10 @@ impl Learner {
             let agent = self.agent.lock();
             let saved = self.saved();
             let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
-            let files = agent.save();
+            // A model is whole in itself: nothing is shared with another save.
+            let files = agent.save(&|_| false);
             let mut parts: Vec<(&str, &[u8])> =
-                files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
+                files.iter().filter_map(|part| Some((&*part.name, part.bytes()?))).collect();
             parts.push(("model.json", &json));
             Ok(ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights())?)
         })
@@ -556,7 +557,7 @@ impl Learner {
             false => Some(Arc::new(config.problem.load().map_err(value_error)?)),
         };
         let learner = Self::make(config, saved.environment, table, saved.seed)?;
-        let part = |name: &str| loaded.parts.get(name).cloned();
+        let part = |name: &str| loaded.part(name);
         learner.agent.lock().restore(&part).map_err(value_error)?;
         *learner.state() =
             State { progress: saved.progress, play: saved.play, extra: saved.extra, log: saved.log };
@@ -565,7 +566,7 @@ impl Learner {
 
     /// With what a run's checkpoint holds.
     fn restored(self, checkpoint: &Loaded, extra: String, log: Option<PathBuf>) -> PyResult<Self> {
-        let part = |name: &str| checkpoint.parts.get(name).cloned();
+        let part = |name: &str| checkpoint.part(name);
         self.agent.lock().restore(&part).map_err(value_error)?;
         let (progress, play) = bqrl_lab::run::standing(checkpoint).map_err(value_error)?;
         *self.state() = State { progress, play: Some(play), extra, log };

@@ -307,6 +307,6 @@ impl Simulator {
 fn index(observation: &Observation) -> usize {
     match observation {
         Observation::Index(state) => *state,
-        Observation::Dense(_) => unreachable!("a table shows indices"),
+        _ => unreachable!("a table shows indices"),
     }
 }

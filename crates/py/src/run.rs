@@ -112,8 +112,10 @@ impl Course {
             atomic::write(&model_file(&place), &json)?;
         }
         outcome::describe(&dir, training.task(), training.references())?;
-        let latest = CheckpointStore::open(place.checkpoints()).latest()?;
-        let run = with_hooks(|hooks| SeedRun::attach(config, training, latest.as_ref(), &place, hooks));
+        let store = CheckpointStore::open(place.checkpoints());
+        let latest = store.latest()?;
+        let run =
+            with_hooks(|hooks| SeedRun::attach(config, training, store, latest.as_ref(), &place, hooks));
         let run = run.map_err(run_error)?;
         Ok(Self::Logged(Box::new(Logged { run, config: config.clone(), dir, _lock: lock, began: now() })))
     }

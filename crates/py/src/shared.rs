@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bqrl_agents::{
-    Agent, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition, Waiting,
+    Agent, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Transition, Waiting,
 };
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::Clock;
@@ -65,8 +65,8 @@ impl Agent for Shared {
         self.lock().updates()
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        self.lock().save()
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
+        self.lock().save(has)
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {

@@ -49,12 +49,17 @@ pub(crate) fn temporary(directory: &Path, stem: &str) -> PathBuf {
 pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory).map_err(naming("reading", directory))? {
         let path = entry.map_err(naming("reading", directory))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+        if is_temporary(&path) {
             remove(&path)?;
         }
     }
     Ok(())
+}
+
+/// Whether a path bears the name of something unfinished.
+pub(crate) fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
 /// Removes a file, a link or a directory with all it holds; what is not there is no error.

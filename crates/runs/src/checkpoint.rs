@@ -6,33 +6,49 @@
 //!   000042/
 //!     agent.safetensors, state.json  the parts: plain files under the names their writer gave them
 //!     manifest.json                  name, length and crc32c of each part, and a crc32c of all that
+//!   sealed/ …                        parts that never change, shared by the checkpoints that name them
 //! ```
 //!
-//! Saving writes the parts and the manifest to a temporary directory, syncs each file and the directory, and renames
-//! it into place. Whatever fails before the rename, a full disk or a kill, leaves the earlier checkpoints untouched.
-//! Afterwards two are kept, the one just saved and the latest whole one before it.
+//! Saving writes the parts and the manifest to a temporary directory, syncs each file and the directory, writes the sealed
+//! parts that are new, and renames the directory into place. Whatever fails before the rename, a full disk or a kill,
+//! leaves the earlier checkpoints untouched. Afterwards two are kept, the one just saved and the latest whole one before it.
 //!
 //! Only checkpoints are ever renamed or removed. A checkpoint is a real directory with a number for its name that holds
-//! nothing but regular files, a manifest and parts, each under a name that our writers use. A user's folder `202401` is none.
+//! nothing but regular files, a manifest and parts, each under a name that our writers use. A user's folder `202401` is
+//! none. Sealed files are removed when no checkpoint names them any more, see `sealed`.
 
-use std::collections::BTreeMap;
+mod manifest;
+mod sealed;
+#[cfg(test)]
+mod sealed_tests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
+use self::manifest::{Envelope, MANIFEST, Manifest, Part, is_plain, read_manifest, read_part};
+use self::sealed::SealedFiles;
 use crate::atomic::{self, sync_directory};
 use crate::naming;
-
-/// The layout of the manifest; a later layout gets the next number.
-const FORMAT: u32 = 1;
-const MANIFEST: &str = "manifest.json";
 
 /// The checkpoints in one directory, written by one process at a time.
 #[derive(Debug)]
 pub struct CheckpointStore {
     directory: PathBuf,
+    sealed: SealedFiles,
+}
+
+/// What a part holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Contents<'a> {
+    /// Bytes that are stored with the checkpoint.
+    Plain(&'a [u8]),
+    /// Bytes that never change under this name, stored once for all checkpoints that name them. None for a part that the
+    /// store [`has`](CheckpointStore::has).
+    Sealed(Option<&'a [u8]>),
 }
 
 /// A checkpoint whose every byte was verified.
@@ -40,38 +56,41 @@ pub struct CheckpointStore {
 pub struct Loaded {
     /// The number it was saved under.
     pub number: u64,
-    /// The contents of the parts by name.
+    /// The contents of the plain parts by name.
     pub parts: BTreeMap<String, Vec<u8>>,
     /// For each later checkpoint that cannot be used, which file it is and why.
     pub warnings: Vec<String>,
+    sealed: Vec<Part>,
+    sealed_directory: PathBuf,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Manifest {
-    number: u64,
-    parts: Vec<Part>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Part {
-    name: String,
-    length: u64,
-    crc32c: u32,
-}
-
-/// What `manifest.json` holds.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    format: u32,
-    /// Of the manifest as compact JSON.
-    crc32c: u32,
-    manifest: Manifest,
+impl Loaded {
+    /// The contents of a part, plain or sealed. A sealed one is read, and verified, when it is asked for: all of them
+    /// together may be gigabytes.
+    pub fn part(&self, name: &str) -> Option<Vec<u8>> {
+        let sealed = || self.sealed.iter().find(|part| part.name == name);
+        let plain = self.parts.get(name).cloned();
+        plain.or_else(|| read_part(&self.sealed_directory, sealed()?).ok())
+    }
 }
 
 impl CheckpointStore {
     /// The store in `directory`, which the first [`save`](Self::save) makes.
     pub fn open(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+        let directory = directory.into();
+        Self { sealed: SealedFiles::of(&directory), directory }
+    }
+
+    /// Whether a sealed part of this name need not be given again: the checkpoint that was loaded or saved last through
+    /// this store names it, and its file is there. A file that only some other checkpoint names may have other contents.
+    pub fn has(&self, name: &str) -> bool {
+        self.sealed.has(name)
+    }
+
+    /// Saves a checkpoint of named plain parts; it is on disk when this returns. See [`save_parts`](Self::save_parts).
+    pub fn save(&self, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
+        let plain = |&(name, bytes): &(_, _)| (name, Contents::Plain(bytes));
+        self.save_parts(number, &parts.iter().map(plain).collect::<Vec<_>>())
     }
 
     /// Saves a checkpoint of named parts; it is on disk when this returns.
@@ -80,26 +99,47 @@ impl CheckpointStore {
     /// or the run would have continued from them.
     /// A name is a plain file name, such as `state.json`. Where something of somebody else's bears the number of this
     /// checkpoint, nothing is saved: [`io::ErrorKind::AlreadyExists`].
-    pub fn save(&self, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
-        for (name, _) in parts {
-            assert!(is_plain(name), "a part needs a plain file name, got {name:?}");
-        }
+    pub fn save_parts(&self, number: u64, parts: &[(&str, Contents)]) -> io::Result<()> {
+        let manifest = self.manifest(number, parts)?;
         let place = self.place(number);
         if fs::symlink_metadata(&place).is_ok() && !is_checkpoint(&place, parts) {
             let message = format!("{} is in the way: it is not a checkpoint", place.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
+        self.sealed.check(&manifest)?;
         atomic::create_dir(&self.directory)?;
-        atomic::sweep(&self.directory)?;
+        self.sweep()?;
 
         let temporary = atomic::temporary(&self.directory, &directory_name(number));
-        let saved = write(&temporary, number, parts).and_then(|()| self.put_in_place(&temporary, number));
+        // The manifest before the sealed parts that it names: what a kill leaves can be told from what is a user's.
+        let saved = write(&temporary, &manifest, parts)
+            .and_then(|()| self.sealed.write(parts, &manifest))
+            .and_then(|()| self.put_in_place(&temporary, number));
         if saved.is_err() {
             // At best; otherwise the next save sweeps it.
-            let _ = fs::remove_dir_all(&temporary);
+            let _ = self.discard(&temporary);
         }
         saved?;
+        self.sealed.know(&manifest);
         self.prune(number, parts)
+    }
+
+    /// Names, lengths and checksums.
+    fn manifest(&self, number: u64, parts: &[(&str, Contents)]) -> io::Result<Manifest> {
+        let mut manifest = Manifest { number, parts: Vec::new() };
+        for &(name, contents) in parts {
+            assert!(is_plain(name), "a part needs a plain file name, got {name:?}");
+            manifest.parts.push(match contents {
+                Contents::Plain(bytes) => Part::of(name, bytes, false),
+                Contents::Sealed(Some(bytes)) => Part::of(name, bytes, true),
+                Contents::Sealed(None) if self.has(name) => self.sealed.known(name).expect("it has it"),
+                Contents::Sealed(None) => {
+                    let message = format!("saving checkpoint {number}: the sealed part {name} is not there");
+                    return Err(io::Error::new(io::ErrorKind::NotFound, message));
+                }
+            });
+        }
+        Ok(manifest)
     }
 
     /// Loads the latest whole checkpoint, with a warning for each damaged one passed over.
@@ -109,7 +149,12 @@ impl CheckpointStore {
         let mut warnings = Vec::new();
         for number in self.numbers()? {
             match self.load(number) {
-                Ok(parts) => return Ok(Some(Loaded { number, parts, warnings })),
+                Ok((parts, manifest)) => {
+                    self.sealed.know(&manifest);
+                    let sealed = manifest.sealed().cloned().collect();
+                    let sealed_directory = self.sealed.directory().to_owned();
+                    return Ok(Some(Loaded { number, parts, warnings, sealed, sealed_directory }));
+                }
                 Err(error) => warnings.push(format!("checkpoint {number} cannot be used: {error}")),
             }
         }
@@ -139,17 +184,28 @@ impl CheckpointStore {
         Ok(numbers)
     }
 
-    fn load(&self, number: u64) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    /// The plain parts, and the manifest; the sealed parts are verified one by one.
+    fn load(&self, number: u64) -> io::Result<(BTreeMap<String, Vec<u8>>, Manifest)> {
         let place = self.place(number);
-        let manifest = read_manifest(&place, number)?;
-        manifest.parts.into_iter().map(|part| Ok((part.name.clone(), read_part(&place, &part)?))).collect()
+        let manifest = read_manifest(&place, Some(number))?;
+        let mut parts = BTreeMap::new();
+        for part in &manifest.parts {
+            if part.sealed {
+                read_part(self.sealed.directory(), part)?;
+            } else {
+                parts.insert(part.name.clone(), read_part(&place, part)?);
+            }
+        }
+        Ok((parts, manifest))
     }
 
     fn is_whole(&self, number: u64) -> bool {
         let place = self.place(number);
         // One part at a time in memory, unlike `load`.
-        read_manifest(&place, number)
-            .is_ok_and(|manifest| manifest.parts.iter().all(|part| read_part(&place, part).is_ok()))
+        let is_whole = |part: &Part| {
+            if part.sealed { self.sealed.is_whole(part) } else { read_part(&place, part).is_ok() }
+        };
+        read_manifest(&place, Some(number)).is_ok_and(|manifest| manifest.parts.iter().all(is_whole))
     }
 
     fn put_in_place(&self, temporary: &Path, number: u64) -> io::Result<()> {
@@ -178,7 +234,7 @@ impl CheckpointStore {
     }
 
     /// Removes all checkpoints but `number` and the latest whole one before it.
-    fn prune(&self, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
+    fn prune(&self, number: u64, parts: &[(&str, Contents)]) -> io::Result<()> {
         let numbers = self.numbers()?;
         // Verified and not only counted: two kept checkpoints of which one is damaged are one.
         let before = numbers.iter().copied().find(|&other| other < number && self.is_whole(other));
@@ -187,7 +243,31 @@ impl CheckpointStore {
                 self.set_aside(other)?;
             }
         }
-        atomic::sweep(&self.directory)
+        self.sweep()
+    }
+
+    /// Removes what a kill left, and what was set aside.
+    fn sweep(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory).map_err(naming("reading", &self.directory))? {
+            let path = entry.map_err(naming("reading", &self.directory))?.path();
+            if atomic::is_temporary(&path) {
+                self.discard(&path)?;
+            }
+        }
+        self.sealed.sweep()
+    }
+
+    /// Removes a temporary directory, and before it the sealed parts that it alone names.
+    fn discard(&self, temporary: &Path) -> io::Result<()> {
+        if let Ok(manifest) = read_manifest(temporary, None) {
+            let others = self.numbers()?;
+            let others =
+                others.iter().filter_map(|&number| read_manifest(&self.place(number), Some(number)).ok());
+            let kept: BTreeSet<String> =
+                others.flat_map(|other| other.sealed().map(Part::file_name).collect::<Vec<_>>()).collect();
+            self.sealed.remove(&manifest, &kept)?;
+        }
+        atomic::remove(temporary)
     }
 }
 
@@ -199,26 +279,21 @@ fn number_of(name: &str) -> Option<u64> {
     name.parse().ok().filter(|&number| directory_name(number) == name)
 }
 
-/// A name that stays inside its directory, is visible there, and is not the manifest's.
-fn is_plain(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', ':', '\0']) && name != MANIFEST
-}
-
 /// Whether a directory holds a checkpoint, perhaps a damaged one: regular files only, the manifest or a part among them,
 /// and every one of them named by its own manifest or like a part of the checkpoint that is being saved.
-fn is_checkpoint(directory: &Path, parts: &[(&str, &[u8])]) -> bool {
+fn is_checkpoint(directory: &Path, parts: &[(&str, Contents)]) -> bool {
     if !fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_dir()) {
         return false;
     }
     let manifest = fs::read(directory.join(MANIFEST)).ok();
-    let sealed = manifest.and_then(|text| serde_json::from_slice::<Sealed>(&text).ok());
-    let own = sealed.map_or(Vec::new(), |sealed| sealed.manifest.parts);
+    let envelope = manifest.and_then(|text| serde_json::from_slice::<Envelope>(&text).ok());
+    let own = envelope.map_or(Vec::new(), |envelope| envelope.manifest.parts);
     let is_ours = |entry: io::Result<fs::DirEntry>| {
         let Ok(entry) = entry else { return false };
         let (name, kind) = (entry.file_name(), entry.file_type());
         let known = name == MANIFEST
             || parts.iter().any(|(part, _)| name == *part)
-            || own.iter().any(|part| name == *part.name);
+            || own.iter().any(|part| !part.sealed && name == *part.name);
         known && kind.is_ok_and(|kind| kind.is_file())
     };
     let Ok(entries) = fs::read_dir(directory) else { return false };
@@ -226,17 +301,14 @@ fn is_checkpoint(directory: &Path, parts: &[(&str, &[u8])]) -> bool {
     !judged.is_empty() && judged.iter().all(|&ours| ours)
 }
 
-fn write(directory: &Path, number: u64, parts: &[(&str, &[u8])]) -> io::Result<()> {
+fn write(directory: &Path, manifest: &Manifest, parts: &[(&str, Contents)]) -> io::Result<()> {
     fs::create_dir(directory).map_err(naming("writing", directory))?;
-    let mut manifest = Manifest { number, parts: Vec::new() };
-    for &(name, bytes) in parts {
-        write_file(&directory.join(name), bytes)?;
-        let (name, length) = (name.to_string(), bytes.len() as u64);
-        manifest.parts.push(Part { name, length, crc32c: crc32c::crc32c(bytes) });
+    for (name, contents) in parts {
+        if let Contents::Plain(bytes) = contents {
+            write_file(&directory.join(name), bytes)?;
+        }
     }
-    let sealed = Sealed { format: FORMAT, crc32c: seal(&manifest), manifest };
-    let text = serde_json::to_string_pretty(&sealed).expect("numbers and strings are JSON");
-    write_file(&directory.join(MANIFEST), text.as_bytes())?;
+    write_file(&directory.join(MANIFEST), manifest.to_json().as_bytes())?;
     sync_directory(directory).map_err(naming("writing", directory))
 }
 
@@ -247,391 +319,4 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
             file.sync_all()
         })
         .map_err(naming("writing", path))
-}
-
-fn seal(manifest: &Manifest) -> u32 {
-    crc32c::crc32c(&serde_json::to_vec(manifest).expect("numbers and strings are JSON"))
-}
-
-fn read_manifest(directory: &Path, number: u64) -> io::Result<Manifest> {
-    /// What the manifest of any format has.
-    #[derive(Deserialize)]
-    struct Header {
-        format: u32,
-    }
-
-    let path = directory.join(MANIFEST);
-    let damaged =
-        |reason: String| naming("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, reason));
-    let text = fs::read(&path).map_err(naming("reading", &path))?;
-    let Header { format } = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    if format != FORMAT {
-        return Err(damaged(format!("format {format}, this program reads format {FORMAT}")));
-    }
-    let Sealed { crc32c, manifest, .. } =
-        serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    let found = seal(&manifest);
-    if found != crc32c {
-        return Err(damaged(format!("crc32c is {found}, it was {crc32c} when saved")));
-    }
-    if manifest.number != number {
-        return Err(damaged(format!("it belongs to checkpoint {}", manifest.number)));
-    }
-    if let Some(part) = manifest.parts.iter().find(|part| !is_plain(&part.name)) {
-        return Err(damaged(format!("a part needs a plain file name, got {:?}", part.name)));
-    }
-    Ok(manifest)
-}
-
-fn read_part(directory: &Path, part: &Part) -> io::Result<Vec<u8>> {
-    let path = directory.join(&part.name);
-    let bytes = fs::read(&path).map_err(naming("reading", &path))?;
-    let (length, crc32c) = (bytes.len() as u64, crc32c::crc32c(&bytes));
-    let reason = if length != part.length {
-        format!("it has {length} bytes, it had {} when saved", part.length)
-    } else if crc32c != part.crc32c {
-        format!("crc32c is {crc32c}, it was {} when saved", part.crc32c)
-    } else {
-        return Ok(bytes);
-    };
-    Err(naming("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, reason)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::names;
-
-    /// A store in a run that may be thrown away, with one checkpoint for each number.
-    fn store(numbers: &[u64]) -> (tempfile::TempDir, CheckpointStore) {
-        let run = tempfile::tempdir().unwrap();
-        let store = CheckpointStore::open(run.path().join("checkpoints"));
-        for &number in numbers {
-            save(&store, number).unwrap();
-        }
-        (run, store)
-    }
-
-    fn save(store: &CheckpointStore, number: u64) -> io::Result<()> {
-        store.save(number, &[("agent.safetensors", &[number as u8; 1000]), ("state.json", b"{}")])
-    }
-
-    fn assert_latest(store: &CheckpointStore, number: u64) -> Vec<String> {
-        let loaded = store.latest().unwrap().unwrap();
-        assert_eq!(loaded.number, number);
-        assert_eq!(loaded.parts["agent.safetensors"], [number as u8; 1000]);
-        assert_eq!(loaded.parts["state.json"], b"{}");
-        loaded.warnings
-    }
-
-    /// `damage` is done to checkpoint 2; checkpoint 1 must be loaded, with one warning that names `file` and says `why`.
-    fn assert_falls_back(damage: impl FnOnce(&Path), file: &str, why: &str) {
-        let (_run, store) = store(&[1, 2]);
-        damage(&store.place(2));
-        let warnings = assert_latest(&store, 1);
-        assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains(&store.place(2).join(file).display().to_string()), "{warnings:?}");
-        assert!(warnings[0].contains(why), "{warnings:?}");
-        // The next save replaces the damaged one, and two whole ones remain.
-        save(&store, 2).unwrap();
-        assert_eq!(names(&store.directory), ["000001", "000002"]);
-        assert!(assert_latest(&store, 2).is_empty());
-    }
-
-    fn flip(path: &Path, at: usize) {
-        let mut bytes = fs::read(path).unwrap();
-        bytes[at] ^= 1;
-        fs::write(path, bytes).unwrap();
-    }
-
-    fn truncate(path: &Path, length: u64) {
-        File::options().write(true).open(path).unwrap().set_len(length).unwrap();
-    }
-
-    #[test]
-    fn parts_are_plain_files_and_come_back_as_they_were() {
-        let (_run, store) = store(&[123]);
-        assert!(assert_latest(&store, 123).is_empty());
-        assert_eq!(names(&store.directory), ["000123"]);
-        assert_eq!(names(&store.place(123)), ["agent.safetensors", "manifest.json", "state.json"]);
-        assert_eq!(fs::read(store.place(123).join("state.json")).unwrap(), b"{}");
-        let manifest: serde_json::Value =
-            serde_json::from_slice(&fs::read(store.place(123).join("manifest.json")).unwrap()).unwrap();
-        assert_eq!(manifest["manifest"]["parts"][0]["length"], 1000);
-    }
-
-    #[test]
-    fn no_checkpoint_is_nothing_and_no_error() {
-        let (_run, store) = store(&[]);
-        assert!(store.latest().unwrap().is_none());
-        fs::create_dir(&store.directory).unwrap();
-        assert!(store.latest().unwrap().is_none());
-    }
-
-    #[test]
-    fn the_last_two_are_kept_in_the_order_of_their_numbers() {
-        // As text, "1000000" would come before "999999".
-        let (_run, store) = store(&[0, 7, 999_999, 1_000_000]);
-        assert_eq!(names(&store.directory), ["1000000", "999999"]);
-        assert_eq!(store.latest().unwrap().unwrap().number, 1_000_000);
-    }
-
-    #[test]
-    fn saving_a_number_again_replaces_it() {
-        let (_run, store) = store(&[1, 2, 2]);
-        assert_eq!(names(&store.directory), ["000001", "000002"]);
-        store.save(2, &[("state.json", b"[]")]).unwrap();
-        let loaded = store.latest().unwrap().unwrap();
-        assert_eq!((loaded.number, loaded.parts.len()), (2, 1));
-        assert_eq!(loaded.parts["state.json"], b"[]");
-    }
-
-    #[test]
-    fn a_torn_part_falls_back() {
-        assert_falls_back(
-            |place| truncate(&place.join("agent.safetensors"), 999),
-            "agent.safetensors",
-            "it has 999 bytes, it had 1000 when saved",
-        );
-    }
-
-    #[test]
-    fn a_flipped_bit_in_a_part_falls_back() {
-        assert_falls_back(
-            |place| flip(&place.join("agent.safetensors"), 500),
-            "agent.safetensors",
-            "when saved",
-        );
-    }
-
-    #[test]
-    fn a_missing_part_falls_back() {
-        assert_falls_back(
-            |place| fs::remove_file(place.join("state.json")).unwrap(),
-            "state.json",
-            "reading",
-        );
-    }
-
-    #[test]
-    fn a_missing_manifest_falls_back() {
-        assert_falls_back(|place| fs::remove_file(place.join(MANIFEST)).unwrap(), MANIFEST, "reading");
-    }
-
-    #[test]
-    fn another_format_is_said_to_be_one() {
-        let other = r#"{"format": 2, "layers": []}"#;
-        assert_falls_back(
-            |place| fs::write(place.join(MANIFEST), other).unwrap(),
-            MANIFEST,
-            "format 2, this program reads format 1",
-        );
-    }
-
-    #[test]
-    fn a_checkpoint_under_the_number_of_another_falls_back() {
-        assert_falls_back(
-            |place| {
-                fs::remove_dir_all(place).unwrap();
-                fs::create_dir(place).unwrap();
-                for name in ["agent.safetensors", "state.json", MANIFEST] {
-                    fs::copy(place.with_file_name("000001").join(name), place.join(name)).unwrap();
-                }
-            },
-            MANIFEST,
-            "it belongs to checkpoint 1",
-        );
-    }
-
-    #[test]
-    fn a_manifest_that_lost_a_part_falls_back() {
-        assert_falls_back(
-            |place| {
-                let path = place.join(MANIFEST);
-                let mut sealed: Sealed = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-                sealed.manifest.parts.pop();
-                fs::write(&path, serde_json::to_vec(&sealed).unwrap()).unwrap();
-            },
-            MANIFEST,
-            "when saved",
-        );
-    }
-
-    #[test]
-    fn a_manifest_cut_anywhere_is_noticed() {
-        let (_run, store) = store(&[1, 2]);
-        let path = store.place(2).join(MANIFEST);
-        for length in (0..fs::metadata(&path).unwrap().len()).rev() {
-            truncate(&path, length);
-            assert!(store.load(2).is_err(), "{length} bytes");
-        }
-        assert_latest(&store, 1);
-    }
-
-    #[test]
-    fn a_bit_flipped_anywhere_in_the_manifest_never_changes_what_is_loaded() {
-        let (_run, store) = store(&[2]);
-        let path = store.place(2).join(MANIFEST);
-        let whole = store.load(2).unwrap();
-        for at in 0..fs::metadata(&path).unwrap().len() as usize {
-            flip(&path, at);
-            // White space between the fields may change without harm.
-            assert!(store.load(2).is_err() || store.load(2).unwrap() == whole, "byte {at}");
-            flip(&path, at);
-        }
-        assert_eq!(store.load(2).unwrap(), whole);
-    }
-
-    #[test]
-    fn a_part_outside_the_directory_is_never_read() {
-        let (_run, store) = store(&[1]);
-        let parts = vec![Part { name: "../../secret".to_string(), length: 0, crc32c: 0 }];
-        let manifest = Manifest { number: 1, parts };
-        let sealed = Sealed { format: FORMAT, crc32c: seal(&manifest), manifest };
-        fs::write(store.place(1).join(MANIFEST), serde_json::to_vec(&sealed).unwrap()).unwrap();
-        let error = store.latest().unwrap_err();
-        assert!(error.to_string().contains("plain file name"), "{error}");
-    }
-
-    #[test]
-    fn none_whole_is_an_error_that_names_every_damaged_file() {
-        let (_run, store) = store(&[1, 2]);
-        flip(&store.place(1).join("state.json"), 0);
-        truncate(&store.place(2).join(MANIFEST), 10);
-        let error = store.latest().unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        for damaged in ["000001/state.json", "000002/manifest.json"] {
-            assert!(error.to_string().contains(damaged), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_a_kill_left_is_ignored_and_then_removed() {
-        let (_run, store) = store(&[1, 2]);
-        let left = atomic::temporary(&store.directory, "000003");
-        fs::create_dir(&left).unwrap();
-        fs::write(left.join("agent.safetensors"), "half").unwrap();
-        assert!(assert_latest(&store, 2).is_empty());
-        save(&store, 3).unwrap();
-        assert_eq!(names(&store.directory), ["000002", "000003"]);
-        assert_latest(&store, 3);
-    }
-
-    #[test]
-    fn a_damaged_checkpoint_does_not_count_as_one_of_the_two() {
-        let (_run, store) = store(&[4, 5]);
-        flip(&store.place(5).join("state.json"), 0);
-        save(&store, 6).unwrap();
-        assert_eq!(names(&store.directory), ["000004", "000006"]);
-    }
-
-    #[test]
-    fn checkpoints_of_an_abandoned_future_are_removed() {
-        let (_run, store) = store(&[4, 9]);
-        flip(&store.place(9).join("state.json"), 0);
-        save(&store, 6).unwrap();
-        assert_eq!(names(&store.directory), ["000004", "000006"]);
-    }
-
-    #[test]
-    fn files_that_are_not_checkpoints_are_left_alone() {
-        let (_run, store) = store(&[1]);
-        for name in ["7", "0000008", "notes.txt", "+00009"] {
-            fs::write(store.directory.join(name), "").unwrap();
-        }
-        save(&store, 2).unwrap();
-        save(&store, 3).unwrap();
-        assert_eq!(names(&store.directory), ["+00009", "0000008", "000002", "000003", "7", "notes.txt"]);
-    }
-
-    #[test]
-    fn numbered_folders_files_and_links_of_others_are_left_alone() {
-        let (run, store) = store(&[1, 2]);
-        let directory = &store.directory;
-        let precious = |name: &str| directory.join(name).join("sales.csv");
-        for name in ["202401", "000000", "000005"] {
-            fs::create_dir(directory.join(name)).unwrap();
-            fs::write(precious(name), "mine").unwrap();
-        }
-        // Ours by its files, but for one that is not; an empty one; a folder with a folder.
-        fs::create_dir_all(directory.join("300000/state.json")).unwrap();
-        fs::create_dir(directory.join("400000")).unwrap();
-        fs::create_dir(directory.join("500000")).unwrap();
-        fs::write(directory.join("500000/state.json"), "{}").unwrap();
-        fs::write(directory.join("500000/notes.txt"), "mine").unwrap();
-        fs::write(directory.join("600000"), "mine").unwrap();
-        #[cfg(unix)]
-        {
-            fs::create_dir(run.path().join("elsewhere")).unwrap();
-            fs::write(run.path().join("elsewhere/state.json"), "mine").unwrap();
-            std::os::unix::fs::symlink(run.path().join("elsewhere"), directory.join("700000")).unwrap();
-        }
-        let before = names(directory);
-        save(&store, 3).unwrap();
-        let mut wanted: Vec<String> = before.into_iter().filter(|name| name != "000001").collect();
-        wanted.push("000003".into());
-        wanted.sort();
-        assert_eq!(names(directory), wanted);
-        for name in ["202401", "000000", "000005"] {
-            assert_eq!(fs::read_to_string(precious(name)).unwrap(), "mine");
-        }
-        // A number that somebody else has taken is refused, and nothing is written.
-        let error = save(&store, 5).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        assert!(error.to_string().contains("000005 is in the way"), "{error}");
-        assert_eq!(names(directory), wanted);
-    }
-
-    #[test]
-    fn a_failed_save_leaves_the_earlier_checkpoints_and_no_litter() {
-        let (_run, store) = store(&[1, 2]);
-        // The second part of the same name fails when the first is already written.
-        let error = store.save(2, &[("state.json", b"1"), ("state.json", b"2")]).unwrap_err();
-        assert!(error.to_string().contains("state.json"), "{error}");
-        assert_eq!(names(&store.directory), ["000001", "000002"]);
-        assert!(assert_latest(&store, 2).is_empty());
-    }
-
-    #[test]
-    fn a_place_that_cannot_be_taken_gives_the_old_checkpoint_back() {
-        let (_run, store) = store(&[1, 2]);
-        let missing = store.directory.join("missing");
-        let error = store.put_in_place(&missing, 2).unwrap_err();
-        assert!(error.to_string().contains("000002"), "{error}");
-        assert!(assert_latest(&store, 2).is_empty());
-    }
-
-    #[test]
-    fn a_file_where_the_store_should_be_is_an_error_that_names_it() {
-        let (run, store) = store(&[]);
-        fs::write(run.path().join("checkpoints"), "").unwrap();
-        assert!(save(&store, 1).unwrap_err().to_string().contains("checkpoints"));
-        assert!(store.latest().unwrap_err().to_string().contains("checkpoints"));
-    }
-
-    #[test]
-    #[should_panic(expected = "plain file name")]
-    fn a_part_named_like_the_manifest_is_a_mistake() {
-        let (_run, store) = store(&[]);
-        let _ = store.save(1, &[(MANIFEST, b"")]);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_read_only_directory_is_an_error_and_keeps_the_earlier_checkpoint() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let (_run, store) = store(&[1, 2]);
-        fs::set_permissions(&store.directory, fs::Permissions::from_mode(0o555)).unwrap();
-        // Permission bits do not bind root, so the expectation is what std itself meets.
-        let binding = fs::create_dir(store.directory.join("probe")).is_err();
-        let saved = save(&store, 3);
-        fs::set_permissions(&store.directory, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(saved.is_err(), binding);
-        if let Err(error) = saved {
-            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-            assert!(error.to_string().contains("000003"), "{error}");
-        }
-        assert_latest(&store, if binding { 2 } else { 3 });
-    }
 }

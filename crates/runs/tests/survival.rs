@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use bqrl_runs::checkpoint::CheckpointStore;
+use bqrl_runs::checkpoint::{CheckpointStore, Contents, Loaded};
 use bqrl_runs::events::EventWriter;
 use bqrl_runs::log::AppendLog;
 use bqrl_runs::run_dir::{EPISODES_HEADER, RunDir};
@@ -25,6 +25,37 @@ const EPISODES_PER_CHECKPOINT: u64 = 7;
 const LAST_BUT_ONE: &str = "000203";
 /// How long an episode takes: a run of a tenth of a second can be caught in the middle.
 const PACE: Duration = Duration::from_micros(500);
+
+/// The run seals a block of data every so many episodes, and forgets all but the last few blocks.
+const EPISODES_PER_BLOCK: u64 = 10;
+const BLOCKS: u64 = 4;
+
+fn block_name(block: u64) -> String {
+    format!("block-{block:06}")
+}
+
+fn blocks(next: u64) -> std::ops::Range<u64> {
+    let sealed = next / EPISODES_PER_BLOCK;
+    sealed.saturating_sub(BLOCKS)..sealed
+}
+
+/// Saves a checkpoint whose sealed parts are given only where the store has none.
+fn save(store: &CheckpointStore, next: u64, state: &[u8]) -> io::Result<()> {
+    let replay = vec![next as u8; 50_000];
+    let sealed: Vec<(String, Vec<u8>)> =
+        blocks(next).map(|block| (block_name(block), vec![block as u8; 20_000])).collect();
+    let mut parts = vec![("state", Contents::Plain(state)), ("replay", Contents::Plain(&replay))];
+    for (name, bytes) in &sealed {
+        parts.push((name, Contents::Sealed((!store.has(name)).then_some(bytes))));
+    }
+    store.save_parts(next, &parts)
+}
+
+fn check_blocks(loaded: &Loaded) {
+    for block in blocks(loaded.number) {
+        assert_eq!(loaded.part(&block_name(block)), Some(vec![block as u8; 20_000]));
+    }
+}
 
 /// What a checkpoint of the run below holds, in bytes: the next episode and the positions of the three logs.
 type State = [u64; 4];
@@ -58,6 +89,7 @@ fn train(directory: &Path, waits: bool) -> io::Result<()> {
     let (mut episodes, mut monitor, mut events, first) = if let Some(loaded) = loaded {
         assert!(loaded.warnings.is_empty(), "a kill never damages a checkpoint: {:?}", loaded.warnings);
         assert_eq!(loaded.parts["replay"], vec![loaded.number as u8; 50_000]);
+        check_blocks(&loaded);
         let [next, episodes, monitor, events] = decode(&loaded.parts["state"]);
         (
             AppendLog::resume(&seed.episodes(), episodes)?,
@@ -92,7 +124,7 @@ fn train(directory: &Path, waits: bool) -> io::Result<()> {
             monitor.sync()?;
             events.sync()?;
             let state = encode([next, episodes.position(), monitor.position(), events.position()]);
-            store.save(next, &[("state", &state), ("replay", &vec![next as u8; 50_000])])?;
+            save(&store, next, &state)?;
         }
     }
     atomic::write(&run.summary(), b"{}\n")
@@ -127,7 +159,7 @@ fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn latest_checkpoint(run: &Path) -> Option<String> {
     let entries = fs::read_dir(run.join("seed-42/checkpoints")).ok()?;
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| !name.starts_with('.')).max()
+    names.filter(|name| name.starts_with('0')).max()
 }
 
 #[test]
@@ -178,6 +210,12 @@ fn saves_too_much() {
     let error = store.save(2, &[("state.json", b"{}"), ("replay", &vec![2; 1_000_000])]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
     assert!(error.to_string().contains("replay"), "{error}");
+    let parts = [("state.json", Contents::Plain(b"{}")), ("small", Contents::Sealed(Some(b"2")))];
+    let bytes = vec![2; 1_000_000];
+    let large = ("large", Contents::Sealed(Some(&bytes)));
+    let error = store.save_parts(2, &[parts[0], parts[1], large]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
+    assert!(error.to_string().contains("large"), "{error}");
 
     let mut log = AppendLog::create(&directory.join("episodes.csv"), EPISODES_HEADER).unwrap();
     let error = (0..1_000_000).find_map(|_| log.append("1,0.5,3").err()).unwrap();
@@ -188,7 +226,8 @@ fn saves_too_much() {
 fn a_full_disk_is_an_error_and_keeps_the_earlier_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let store = CheckpointStore::open(directory.path());
-    store.save(1, &[("state.json", b"{}")]).unwrap();
+    let parts = [("state.json", Contents::Plain(b"{}")), ("sealed", Contents::Sealed(Some(b"1")))];
+    store.save_parts(1, &parts).unwrap();
     // No file may grow beyond a few kilobytes: the write that crosses the limit comes back short, the next one fails.
     let limited = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact saves_too_much --ignored"])
@@ -200,7 +239,9 @@ fn a_full_disk_is_an_error_and_keeps_the_earlier_checkpoint() {
 
     let loaded = store.latest().unwrap().unwrap();
     assert_eq!((loaded.number, loaded.warnings.len()), (1, 0));
+    assert_eq!(loaded.part("sealed").unwrap(), b"1");
+    assert_eq!(fs::read_dir(directory.path().join("sealed")).unwrap().count(), 1);
     let mut left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["000001", "episodes.csv"]);
+    assert_eq!(left, ["000001", "episodes.csv", "sealed"]);
 }

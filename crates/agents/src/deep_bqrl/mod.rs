@@ -27,8 +27,8 @@ use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, QuantileCritics};
 use crate::settings::{at_least, not_negative, positive_span};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
-    Waiting,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting,
 };
 
 /// Every setting but τ and β.
@@ -76,7 +76,13 @@ struct State {
 
 impl DeepBqrl {
     /// An untrained agent for one level.
-    pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
+    pub fn new(
+        config: Config,
+        buffer: Buffer,
+        spec: &EnvSpec,
+        n_lanes: usize,
+        seed: u64,
+    ) -> Result<Self, AgentError> {
         let Config { n_critics, lambda_0, lambda_decay, score, tie_break, critics } = config;
         critics.check()?;
         at_least("n_critics", n_critics, 2)?;
@@ -92,7 +98,7 @@ impl DeepBqrl {
         let score = score.with_tie_break(tie_break);
         let rule = critics.rule(&score)?;
         Ok(Self {
-            critics: QuantileCritics::new(critics, n_critics, rule, spec, seed)?,
+            critics: QuantileCritics::new(critics, n_critics, rule, spec, n_lanes, seed)?,
             score,
             exploration: Exploration::new(lambda_0, lambda_decay).expect("checked above"),
         })
@@ -136,8 +142,8 @@ impl Agent for DeepBqrl {
         self.critics.outputs_of(waiting).iter().map(choose).collect()
     }
 
-    fn store(&mut self, _lane: usize, transition: &Transition) -> Result<(), LearnError> {
-        self.critics.store(transition)
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.critics.store(lane, transition)
     }
 
     fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
@@ -166,10 +172,10 @@ impl Agent for DeepBqrl {
         self.critics.updates()
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let (mut files, critics) = self.critics.save();
-        files.push(("agent.json", saved::to_json(&State { critics })));
-        files
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
+        let (mut parts, critics) = self.critics.save(has);
+        parts.push(Part::new("agent.json", saved::to_json(&State { critics })));
+        parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {

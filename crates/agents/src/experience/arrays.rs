@@ -27,7 +27,7 @@ macro_rules! arrays {
 
         impl Arrays<'_> {
             $(pub fn $name(&self, name: &str) -> Result<Vec<$type>, RestoreError> {
-                let bytes = self.bytes(name, Dtype::$dtype)?;
+                let bytes = self.raw(name, Dtype::$dtype)?;
                 let (values, _) = bytes.as_chunks();
                 Ok(values.iter().map(|&value| <$type>::from_le_bytes(value)).collect())
             })*
@@ -35,7 +35,15 @@ macro_rules! arrays {
     };
 }
 
-arrays!(u8, u8, U8; u32, u32, U32; u64, u64, U64; f32, f32, F32; f64, f64, F64);
+arrays!(u8, u8, U8; u32, u32, U32; u64, u64, U64; f64, f64, F64);
+
+impl Array {
+    /// Numbers that are bytes already, little-endian.
+    pub fn raw(name: &'static str, dtype: Dtype, bytes: Vec<u8>) -> Self {
+        let shape = vec![bytes.len() * 8 / dtype.bitsize()];
+        Self { name, dtype, shape, bytes }
+    }
+}
 
 impl View for &Array {
     fn dtype(&self) -> Dtype {
@@ -69,7 +77,8 @@ impl<'a> Arrays<'a> {
         SafeTensors::deserialize(bytes).map(Arrays).map_err(|error| RestoreError(error.to_string()))
     }
 
-    fn bytes(&self, name: &str, dtype: Dtype) -> Result<&'a [u8], RestoreError> {
+    /// The bytes of an array that must have this type.
+    pub fn raw(&self, name: &str, dtype: Dtype) -> Result<&'a [u8], RestoreError> {
         let tensor = self.0.tensor(name).map_err(|error| RestoreError(format!("{name}: {error}")))?;
         if tensor.dtype() == dtype {
             Ok(tensor.data())

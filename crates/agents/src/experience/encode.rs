@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state        one-hot of s (unordered), or s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered), or the
-//!              observation itself (dense)
+//!              observation itself (dense), its bits as 0 and 1, or its bytes over 255
 //! stage        h/H, exp(−(H−h)/3), exp(−(H−h)/10), exp(−(H−h)/30), 1{h = H−1}, and a thermometer on demand
 //! collected    c / scale, unless left out
 //! ```
@@ -61,6 +61,8 @@ enum State {
     OneHot { n: usize, height: f32 },
     Thermometer(usize),
     Dense(usize),
+    Bits(usize),
+    Bytes(usize),
 }
 
 impl Encoder {
@@ -68,7 +70,9 @@ impl Encoder {
     pub fn new(spec: &EnvSpec, encoding: StateEncoding, scale: f64) -> Self {
         assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
         let state = match (&spec.observations, encoding) {
-            (ObservationSpace::Dense(shape), _) => State::Dense(shape.iter().product()),
+            (space @ ObservationSpace::Dense(_), _) => State::Dense(space.size()),
+            (space @ ObservationSpace::Bits(_), _) => State::Bits(space.size()),
+            (space @ ObservationSpace::Bytes { .. }, _) => State::Bytes(space.size()),
             (&ObservationSpace::Discrete { n, ordered: true }, StateEncoding::Auto)
             | (&ObservationSpace::Discrete { n, .. }, StateEncoding::Thermometer) => State::Thermometer(n),
             (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot { n, height: 1.0 },
@@ -110,7 +114,11 @@ impl Encoder {
 
     /// D, the length of an input.
     pub fn width(&self) -> usize {
-        let (State::OneHot { n, .. } | State::Thermometer(n) | State::Dense(n)) = self.state;
+        let (State::OneHot { n, .. }
+        | State::Thermometer(n)
+        | State::Dense(n)
+        | State::Bits(n)
+        | State::Bytes(n)) = self.state;
         n + STAGE + self.n_stages + usize::from(self.scale.is_some())
     }
 
@@ -127,6 +135,14 @@ impl Encoder {
             (State::Dense(n), Observation::Dense(values)) => {
                 assert_eq!(values.len(), n, "length of the observation");
                 out.extend_from_slice(values);
+            }
+            (State::Bits(n), Observation::Bits(words)) => {
+                assert_eq!(words.len(), n.div_ceil(64), "words of the observation");
+                out.extend((0..n).map(|i| f32::from((words[i / 64] >> (i % 64)) as u8 & 1)));
+            }
+            (State::Bytes(n), Observation::Bytes(bytes)) => {
+                assert_eq!(bytes.len(), n, "length of the observation");
+                out.extend(bytes.iter().map(|&byte| f32::from(byte) / 255.0));
             }
             (state, observation) => panic!("{observation:?} does not fit {state:?}"),
         }
@@ -198,6 +214,22 @@ mod tests {
         }
         let longer = Encoder::new(&spec, StateEncoding::Auto, 4.0).with_stage_thermometer(9);
         assert_eq!(longer.width(), 2 + 5 + 1);
+    }
+
+    #[test]
+    fn bits_are_zeros_and_ones_and_bytes_are_fractions() {
+        // Bits 0, 64 and 66 of 70.
+        let seen = Observation::Bits(vec![1, 0b101]);
+        let x = Input { stage: 0, observation: &seen, collected: 0.0 };
+        let out = encoded(ObservationSpace::Bits(vec![7, 10]), StateEncoding::Auto, &x);
+        let ones: Vec<usize> = (0..70).filter(|&i| out[i] == 1.0).collect();
+        assert_eq!(ones, [0, 64, 66]);
+        assert!(out[..70].iter().all(|&bit| bit == 0.0 || bit == 1.0));
+
+        let seen = Observation::Bytes(vec![0, 51, 255]);
+        let x = Input { stage: 0, observation: &seen, collected: 0.0 };
+        let space = ObservationSpace::Bytes { shape: vec![3], stack: 1 };
+        assert_eq!(encoded(space, StateEncoding::Auto, &x)[..3], [0.0, 0.2, 1.0]);
     }
 
     #[test]

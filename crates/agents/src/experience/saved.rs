@@ -1,10 +1,43 @@
-//! Reading back what an agent saved, part by part, with the part's name in every complaint.
+//! What an agent saves, part by part; and reading it back, with the part's name in every complaint.
 
 use bqrl_math::rng::{Rng, RngState};
 use bqrl_nn::Ensemble;
 use serde::{Deserialize, Serialize};
 
 use super::arrays::RestoreError;
+
+/// A named file of a saved agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// A plain file name.
+    pub name: String,
+    /// Its contents.
+    pub body: Body,
+}
+
+/// The contents of a [`Part`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Other bytes in every checkpoint.
+    Bytes(Vec<u8>),
+    /// The same bytes for as long as a checkpoint names them; none where the store has them already.
+    Sealed(Option<Vec<u8>>),
+}
+
+impl Part {
+    /// A part that changes.
+    pub fn new(name: &str, bytes: Vec<u8>) -> Self {
+        Self { name: name.to_owned(), body: Body::Bytes(bytes) }
+    }
+
+    /// The contents, unless the store has them already.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Sealed(bytes) => bytes.as_deref(),
+        }
+    }
+}
 
 /// Where a part is looked up by its name.
 pub type Parts<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;

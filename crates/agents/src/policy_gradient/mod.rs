@@ -20,7 +20,7 @@ use self::value_table::ValueTable;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::saved;
 use crate::settings::{n_states, not_negative, share};
-use crate::{AgentError, Input, LearnError, RestoreError, Transition, Waiting, finite, state};
+use crate::{AgentError, Input, LearnError, Part, RestoreError, Transition, Waiting, finite, state};
 
 /// How the tables learn.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -139,16 +139,16 @@ impl ActorCritic {
     }
 
     /// The files of a checkpoint.
-    pub fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    pub fn save(&self) -> Vec<Part> {
         let state = State {
             updates: self.updates,
             actions: saved::position(&self.actions),
             order: saved::position(&self.order),
         };
         vec![
-            ("tables.safetensors", self.weights()),
-            ("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("tables.safetensors", self.weights()),
+            Part::new("rollout.safetensors", to_bytes(&self.rollout.to_arrays())),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

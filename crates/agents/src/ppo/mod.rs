@@ -24,8 +24,8 @@ use crate::policy_gradient::stage_table::{StageTable, add_entropy, clipped, scor
 use crate::policy_gradient::{ActorCritic, TableConfig, mean_kl};
 use crate::settings::{at_least, not_negative, positive, positive_span, probability};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
-    Waiting,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting,
 };
 
 /// Every setting.
@@ -188,7 +188,7 @@ impl Agent for Ppo {
         self.tables.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         self.tables.save()
     }
 

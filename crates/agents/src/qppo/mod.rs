@@ -35,8 +35,8 @@ use crate::experience::saved;
 use crate::policy_gradient::stage_table::{add_entropy, clipped, score_function, softmax};
 use crate::settings::{at_least, n_states, not_negative, positive, positive_span, probability, share};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
-    Waiting, finite, state,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting, finite, state,
 };
 
 /// The most logits that are kept: 1 GiB.
@@ -370,7 +370,7 @@ impl Agent for Qppo {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { q: self.q, updates: self.updates, rng: saved::position(&self.rng) };
         let (open, lengths) = self.open.columns();
         let all: Vec<&Decision> = self.batch.decisions.iter().chain(open).collect();
@@ -385,9 +385,9 @@ impl Agent for Qppo {
             Array::u64("open", &lengths),
         ]);
         vec![
-            ("table.safetensors", self.weights()),
-            ("batch.safetensors", batch),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("table.safetensors", self.weights()),
+            Part::new("batch.safetensors", batch),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

@@ -26,8 +26,8 @@ use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, QuantileCritics};
 use crate::settings::{positive_span, probability};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
-    Waiting,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting,
 };
 
 /// Every setting.
@@ -61,14 +61,14 @@ struct State {
 
 impl QrDqn {
     /// An untrained agent.
-    pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
+    pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
         let Config { epsilon_0, epsilon_decay, critics } = config;
         critics.check()?;
         probability("epsilon_0", epsilon_0)?;
         positive_span("epsilon_decay", &epsilon_decay)?;
         let rule = critics.rule(&Score::mean(critics.n_quantiles))?;
         Ok(Self {
-            critics: QuantileCritics::new(critics, 1, rule, spec, seed)?,
+            critics: QuantileCritics::new(critics, 1, rule, spec, n_lanes, seed)?,
             exploration: Exploration::new(epsilon_0, epsilon_decay).expect("checked above"),
             rng: stream(seed, Purpose::Agent),
         })
@@ -109,8 +109,8 @@ impl Agent for QrDqn {
         actions
     }
 
-    fn store(&mut self, _lane: usize, transition: &Transition) -> Result<(), LearnError> {
-        self.critics.store(transition)
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.critics.store(lane, transition)
     }
 
     fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
@@ -137,10 +137,13 @@ impl Agent for QrDqn {
         self.critics.updates()
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let (mut files, critics) = self.critics.save();
-        files.push(("agent.json", saved::to_json(&State { critics, rng: saved::position(&self.rng) })));
-        files
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
+        let (mut parts, critics) = self.critics.save(has);
+        parts.push(Part::new(
+            "agent.json",
+            saved::to_json(&State { critics, rng: saved::position(&self.rng) }),
+        ));
+        parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {

@@ -57,7 +57,7 @@ use crate::experience::encode::Encoder;
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Target,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Target,
     Transition, Waiting, finite,
 };
 
@@ -110,8 +110,9 @@ struct State {
 
 impl TargetTracking {
     /// An untrained agent.
-    pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
+    pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
+        Replay::fits(config.replay_capacity, n_lanes, &spec.observations)?;
         let given = (config.return_low, config.return_high);
         let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
         let encoder = Encoder::new(spec, config.state_encoding, 1.0)
@@ -140,7 +141,7 @@ impl TargetTracking {
             critics,
             priors,
             prior_t: config.prior_scale,
-            replay: Replay::new(config.replay_capacity, &spec.observations),
+            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations),
             starts: Vec::new(),
             n_starts: 0,
             agent_rng: stream(seed, Purpose::Agent),
@@ -368,7 +369,7 @@ impl Agent for TargetTracking {
 
     fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
         finite(transition.reward)?;
-        self.replay.store(transition);
+        self.replay.store(lane, transition);
         self.stored += 1;
         let before = self.grid.grid();
         if self.grid.observe(lane, transition.x.collected, transition.reward, transition.end.is_over()) {
@@ -419,7 +420,7 @@ impl Agent for TargetTracking {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State {
             updates: self.updates,
             stored: self.stored,
@@ -430,20 +431,20 @@ impl Agent for TargetTracking {
             prior_t: self.prior_t,
             rngs: [saved::position(&self.agent_rng), saved::position(&self.replay_rng)],
         };
-        vec![
-            ("critics.safetensors", self.critics.to_bytes()),
-            ("priors.safetensors", self.priors.to_bytes()),
-            ("replay.safetensors", self.replay.to_bytes()),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
-        ]
+        let mut parts = vec![
+            Part::new("critics.safetensors", self.critics.to_bytes()),
+            Part::new("priors.safetensors", self.priors.to_bytes()),
+            Part::new("agent.json", saved::to_json(&state)),
+        ];
+        parts.extend(self.replay.save(has));
+        parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         let priors = saved::networks("priors.safetensors", &self.priors, file)?;
         let state: State = saved::json("agent.json", file)?;
-        let replay = saved::part("replay.safetensors", file)?;
-        self.replay.restore(&replay).map_err(|error| saved::wrong("replay.safetensors", &error))?;
+        self.replay.restore(file)?;
         self.critics = critics;
         self.priors = priors;
         self.updates = state.updates;

@@ -27,8 +27,8 @@ use crate::policy_gradient::stage_table::{StageTable, score_function};
 use crate::policy_gradient::{ActorCritic, TableConfig, Visit, mean_kl};
 use crate::settings::{at_least, not_negative, positive, positive_span, probability, require};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
-    Waiting,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting,
 };
 
 /// Every setting.
@@ -267,7 +267,7 @@ impl Agent for Trpo {
         self.tables.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         self.tables.save()
     }
 

@@ -34,7 +34,7 @@ use crate::experience::arrays::{self, Array};
 use crate::experience::saved;
 use crate::settings::{at_least, n_states, not_negative, probability, require};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Prediction, RestoreError, Served, Transition, Waiting,
+    Agent, AgentError, Input, LearnError, Memo, Part, Prediction, RestoreError, Served, Transition, Waiting,
     finite, state, state_of,
 };
 
@@ -278,12 +278,12 @@ impl Agent for UcbBqrl {
         self.plans
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { plans: self.plans };
         vec![
-            ("counts.safetensors", arrays::to_bytes(&self.counts.arrays())),
-            ("planned.safetensors", arrays::to_bytes(&self.planned.arrays())),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("counts.safetensors", arrays::to_bytes(&self.counts.arrays())),
+            Part::new("planned.safetensors", arrays::to_bytes(&self.planned.arrays())),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

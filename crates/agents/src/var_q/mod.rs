@@ -45,8 +45,8 @@ use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
 use crate::settings::{at_least, n_states, not_negative, positive, positive_span, probability, require};
 use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Prediction, RestoreError, Served, Transition,
-    Waiting, finite, state,
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting, finite, state,
 };
 
 /// The most values q_h(s, α, a) that are kept: 1 GiB.
@@ -387,7 +387,7 @@ impl Agent for VarQ {
         self.updates
     }
 
-    fn save(&self) -> Vec<(&'static str, Vec<u8>)> {
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State {
             updates: self.updates,
             behaviour: saved::position(&self.behaviour),
@@ -409,9 +409,9 @@ impl Agent for VarQ {
             Array::u64("open", &lengths),
         ]);
         vec![
-            ("table.safetensors", self.weights()),
-            ("steps.safetensors", steps),
-            ("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
+            Part::new("table.safetensors", self.weights()),
+            Part::new("steps.safetensors", steps),
+            Part::new("agent.json", serde_json::to_vec(&state).expect("plain numbers serialise")),
         ]
     }
 

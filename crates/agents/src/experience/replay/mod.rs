@@ -1,0 +1,104 @@
+//! The replay buffer 𝒟: a ring of transitions per lane, each observation stored once.
+//!
+//! x' of a transition is x of the next one in its lane, so only x is stored: an index as u32, a vector as f32, bits
+//! packed, and of a stack of frames only the newest group where the rest is in the observation before. x' that follows the
+//! newest transition of a lane waits in a place of its own until it is stored as the next x. Where it is not (a cut-off; an
+//! episode that was given up) it is kept beside the ring; after an end that leaves nothing to earn it is not needed.
+//!
+//! The capacity N is split evenly over the lanes, rounded up. Each lane holds exactly its newest transitions. All that are
+//! held are sampled uniformly with replacement from the caller's stream.
+
+mod lane;
+mod memory;
+mod rows;
+mod save;
+#[cfg(test)]
+mod tests;
+
+use bqrl_math::rng::Rng;
+use bqrl_mdp::env::ObservationSpace;
+use bqrl_mdp::trajectory::Observation;
+
+use self::lane::Lane;
+pub use self::memory::{ReplayTooLarge, memory};
+use self::rows::{HEADER, Layout};
+use self::save::Segments;
+use crate::Transition;
+
+/// Rings of transitions.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    lanes: Vec<Lane>,
+    /// Transitions held.
+    len: usize,
+    segments: Segments,
+}
+
+/// A transition as it is read back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    /// No other transition ever stored has this number. With one lane: the transitions stored before it.
+    pub number: u64,
+    /// (h, s, c).
+    pub x: (usize, Observation, f64),
+    /// The action.
+    pub action: usize,
+    /// Its reward.
+    pub reward: f64,
+    /// x'; `None` after a last transition, where nothing is left to earn.
+    pub next: Option<(usize, Observation, f64)>,
+}
+
+impl Replay {
+    /// Empty rings for transitions with such observations.
+    pub fn new(capacity: usize, n_lanes: usize, observations: &ObservationSpace) -> Self {
+        assert!(capacity > 0, "capacity must be at least 1, got 0");
+        assert!(n_lanes > 0, "n_lanes must be at least 1, got 0");
+        let layout = Layout::of(observations);
+        let lane = Lane::new(capacity.div_ceil(n_lanes), layout);
+        let segments = Segments::new(n_lanes, HEADER + layout.group());
+        Self { lanes: vec![lane; n_lanes], len: 0, segments }
+    }
+
+    /// Transitions held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True before the first transition.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Stores a transition of a lane, in the place of its oldest when its ring is full. Lanes beyond the rings share them.
+    pub fn store(&mut self, lane: usize, transition: &Transition) {
+        let ring = lane % self.lanes.len();
+        let replaced = self.lanes[ring].store(transition);
+        self.len += usize::from(!replaced);
+        self.segments.stored(&self.lanes);
+    }
+
+    /// One transition, uniformly.
+    pub fn sample(&self, rng: &mut Rng) -> Remembered {
+        self.get(rng.below(self.len()))
+    }
+
+    /// The transition at a place: lane after lane, and within a lane by slot.
+    fn get(&self, mut place: usize) -> Remembered {
+        let mut index = 0;
+        while place >= self.lanes[index].len() {
+            place -= self.lanes[index].len();
+            index += 1;
+        }
+        let lane = &self.lanes[index];
+        let number = lane.number_at(place);
+        let (header, x) = (lane.header(number), lane.x(number));
+        Remembered {
+            number: number * self.lanes.len() as u64 + index as u64,
+            next: lane.next(number, &x),
+            x,
+            action: header.action as usize,
+            reward: header.reward,
+        }
+    }
+}
