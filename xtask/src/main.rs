@@ -38,7 +38,19 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("bqrl-lab", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-runs"]),
     ("bqrl-report", &["bqrl-math", "bqrl-runs"]),
     ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
-    ("bqrl-py", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
+    (
+        "bqrl-py",
+        &[
+            "bqrl-cli",
+            "bqrl-math",
+            "bqrl-mdp",
+            "bqrl-nn",
+            "bqrl-agents",
+            "bqrl-lab",
+            "bqrl-report",
+            "bqrl-runs",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -98,7 +98,7 @@ struct Submitted {
 }
 
 /// Sweeps, and returns what to print.
-pub fn run(args: &SweepArgs) -> Result<String, Failure> {
+pub fn run(args: &SweepArgs, program: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(&args.file)
         .map_err(|error| Failure::usage(format!("reading {}: {error}", args.file.display())))?;
     let sweep = Sweep::parse(&text, &args.file.display().to_string()).map_err(failure)?;
@@ -116,7 +116,7 @@ pub fn run(args: &SweepArgs) -> Result<String, Failure> {
         let due = due(args, &trials, &root)?;
         begin(&root, &text)?;
         if args.slurm {
-            return to_slurm(args, &stem.to_string_lossy(), trials.len(), &root);
+            return to_slurm(args, &stem.to_string_lossy(), trials.len(), &root, program);
         }
         make(args, &sweep, &due, &root)?;
     }
@@ -290,7 +290,13 @@ fn list(args: &SweepArgs, sweep: &Sweep, trials: &[Trial], root: &Path) -> Resul
     Ok(format!("{}{}{total} runs in {}\n", lines.collect::<String>(), trials.len(), root.display()))
 }
 
-fn to_slurm(args: &SweepArgs, name: &str, runs: usize, root: &Path) -> Result<String, Failure> {
+fn to_slurm(
+    args: &SweepArgs,
+    name: &str,
+    runs: usize,
+    root: &Path,
+    program: &Path,
+) -> Result<String, Failure> {
     let tasks = args.tasks.map_or(MOST_TASKS, usize::from).min(runs);
     let named = |what: &str| {
         let what = what.to_owned();
@@ -299,7 +305,7 @@ fn to_slurm(args: &SweepArgs, name: &str, runs: usize, root: &Path) -> Result<St
     let root = std::path::absolute(root).map_err(named("finding the sweep's directory"))?;
     let script = Job {
         name: &format!("bqrl-{name}"),
-        program: &std::env::current_exe().map_err(named("finding this program"))?,
+        program,
         working_directory: &std::env::current_dir().map_err(named("finding the working directory"))?,
         root: &root,
         tasks,

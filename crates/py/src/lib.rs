@@ -45,6 +45,12 @@ mod _bqrl {
 
     use pyo3::prelude::*;
 
+    /// The `bqrl` command: its arguments, the program's name first; the exit code.
+    #[pyfunction]
+    fn main(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+        py.detach(|| bqrl_cli::run(arguments))
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))
