@@ -197,6 +197,6 @@ fn time_table(studies: &[Study<'_>]) -> String {
 
 /// From the start of a seed to the end of its last episode, as its Monitor file has it; nothing where that is not there.
 fn seed_seconds(run: &Run, seed: u64) -> f64 {
-    let times = RunDir::open(&run.path).and_then(|dir| monitor::times(&dir.seed(seed).monitor()));
+    let times = RunDir::open_to_read(&run.path).and_then(|dir| monitor::times(&dir.seed(seed).monitor()));
     times.ok().and_then(|times| times.last().map(|&(_, time)| time)).unwrap_or(0.0)
 }

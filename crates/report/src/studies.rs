@@ -224,7 +224,7 @@ fn unknown(run: &Run, what: &str) -> io::Error {
 /// Wall time of a step of each seed, in the fastest tenth of the episodes: evaluations between episodes, pauses and other
 /// work on the machine do not count.
 fn paces(run: &Run) -> io::Result<Vec<f64>> {
-    let dir = RunDir::open(&run.path)?;
+    let dir = RunDir::open_to_read(&run.path)?;
     let of = |&seed: &u64| {
         let path = dir.seed(seed).monitor();
         let failed = |kind, message: &dyn std::fmt::Display| {

@@ -199,7 +199,7 @@ impl std::error::Error for ReadError {}
 impl Run {
     /// Reads the run in a directory, finished or not.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let dir = RunDir::open(path).map_err(|error| ReadError::NotARun(error.to_string()))?;
+        let dir = RunDir::open_to_read(path).map_err(|error| ReadError::NotARun(error.to_string()))?;
         let config = required(&dir.config())?;
         match json::<Summary>(&dir.summary())? {
             Some(summary) => finished(&dir, config, summary),

@@ -24,7 +24,9 @@ pub const EVALUATIONS_HEADER: &str =
     "episode,tau,quantile,buffered_quantile,mean,quantile_policy_gap,expected_return_regret";
 
 /// The layout described above; a later layout gets the next number.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The first layout: its tables and summary are read like those of today, its checkpoints cannot be resumed.
+const FIRST_FORMAT: u32 = 1;
 const MARK: &str = "bqrl run, format ";
 /// How long a writer tries to get the lock, and how often.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -60,8 +62,27 @@ impl RunDir {
         Ok((run, lock))
     }
 
-    /// Finds the run in a directory, to read it or, after [`lock`](Self::lock), to continue it.
+    /// Finds the run in a directory, to continue it after [`lock`](Self::lock), or to restore its agent.
+    ///
+    /// A run of an earlier format is refused; [`open_to_read`](Self::open_to_read) takes it.
     pub fn open(path: &Path) -> io::Result<Self> {
+        let (run, format) = Self::open_any(path)?;
+        if format == FORMAT {
+            return Ok(run);
+        }
+        let reason = format!(
+            "was written by an earlier bqrl (run format {format}, now {FORMAT}): it can be reported, but not resumed or \
+             evaluated"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} {reason}", path.display())))
+    }
+
+    /// Finds the run in a directory, to read its tables.
+    pub fn open_to_read(path: &Path) -> io::Result<Self> {
+        Self::open_any(path).map(|(run, _)| run)
+    }
+
+    fn open_any(path: &Path) -> io::Result<(Self, u32)> {
         let run = Self { path: path.to_path_buf() };
         let refused = |kind, reason: &str| Err(io::Error::new(kind, format!("{} {reason}", path.display())));
         if !fs::metadata(path).map_err(naming("opening", path))?.is_dir() {
@@ -73,18 +94,17 @@ impl RunDir {
             }
             mark => mark.map_err(naming("reading", &run.mark()))?,
         };
-        match mark.strip_prefix(MARK).map(str::trim_end) {
-            Some(format) if format == FORMAT.to_string() => {}
-            Some(format) => {
-                let reason = format!("is a run of format {format}, this program reads format {FORMAT}");
-                return refused(io::ErrorKind::InvalidInput, &reason);
-            }
-            None => return refused(io::ErrorKind::InvalidData, "is not a run: its .bqrl-run is damaged"),
-        }
+        let Some(format) = mark.strip_prefix(MARK).map(str::trim_end) else {
+            return refused(io::ErrorKind::InvalidData, "is not a run: its .bqrl-run is damaged");
+        };
+        let Some(known) = [FORMAT, FIRST_FORMAT].into_iter().find(|known| known.to_string() == format) else {
+            let reason = format!("is a run of format {format:?}, this program reads formats up to {FORMAT}");
+            return refused(io::ErrorKind::InvalidInput, &reason);
+        };
         if !run.config().is_file() {
             return refused(io::ErrorKind::InvalidInput, "is a run without its config.toml");
         }
-        Ok(run)
+        Ok((run, known))
     }
 
     /// Locks the run, so that no other process writes to it until the lock is dropped.
@@ -431,10 +451,16 @@ mod tests {
         assert!(message(path).ends_with("is not a run: it has no .bqrl-run"));
         fs::write(path.join("file"), "").unwrap();
         assert!(message(&path.join("file")).ends_with("is not a run: it is not a directory"));
-        fs::write(path.join(".bqrl-run"), "bqrl run, format 1\n").unwrap();
-        assert!(message(path).ends_with("is a run without its config.toml"));
         fs::write(path.join(".bqrl-run"), "bqrl run, format 2\n").unwrap();
-        assert!(message(path).ends_with("is a run of format 2, this program reads format 1"));
+        assert!(message(path).ends_with("is a run without its config.toml"));
+        fs::write(path.join(".bqrl-run"), "bqrl run, format 3\n").unwrap();
+        assert!(message(path).ends_with("is a run of format \"3\", this program reads formats up to 2"));
+        // The first format is read, but its checkpoints are not.
+        fs::write(path.join("config.toml"), "").unwrap();
+        fs::write(path.join(".bqrl-run"), "bqrl run, format 1\n").unwrap();
+        assert!(message(path).contains("was written by an earlier bqrl (run format 1, now 2)"));
+        assert!(RunDir::open_to_read(path).is_ok());
+        fs::remove_file(path.join("config.toml")).unwrap();
         fs::write(path.join(".bqrl-run"), "").unwrap();
         assert!(message(path).ends_with("is not a run: its .bqrl-run is damaged"));
     }
