@@ -74,7 +74,7 @@ fn unprepared(error: &PrepareError, problem: &ProblemConfig) -> Failure {
         PrepareError::Restricted { .. } => {
             Failure::usage(error).hint("`bqrl plan` respects restricted actions")
         }
-        PrepareError::Agent(_) => Failure::usage(error),
+        PrepareError::Agent(_) | PrepareError::Lanes { .. } => Failure::usage(error),
     }
 }
 

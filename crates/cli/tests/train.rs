@@ -141,6 +141,80 @@ fn a_killed_run_goes_on_and_ends_byte_identical() {
 
 #[cfg(unix)]
 #[test]
+fn a_killed_run_in_lanes_and_steps_ends_byte_identical_and_can_be_read_meanwhile() {
+    let desk = Desk::new();
+    let command = |out| {
+        let (every, often) = ("run.checkpoint_every=500 steps", "run.evaluate_every=500 steps");
+        let length = ["train", "frozen-lake", "--tau", "0.5", "--lanes", "5", "--steps", "12000"];
+        [&length[..], &["--set", every, "--set", often, "--seeds", "42,7", "--quiet", "--out", out]].concat()
+    };
+    let summary = desk.json(&command("whole"));
+    assert_eq!((&summary["steps"], &summary["lanes"]), (&12000.into(), &5.into()));
+    assert_eq!(summary["env_steps"], 2 * 12000);
+    let arguments = || {
+        if desk.path("killed/config.toml").exists() {
+            vec!["train", "--resume", "killed", "--quiet"]
+        } else {
+            command("killed")
+        }
+    };
+    let kills = desk.kill_until_done(arguments, "killed");
+    assert!(kills > 0, "the run was too short to be killed");
+    assert_same_files(&contents(&desk, "killed"), &contents(&desk, "whole"));
+    // Before its end: the report says how far the run is.
+    std::fs::remove_file(desk.path("killed/summary.json")).unwrap();
+    let report = desk.json(&["report", "killed", "--out", "page"]);
+    assert_eq!(report["state"], "interrupted");
+    assert!(desk.ok(&["eval", "killed"]).contains("after 12000 steps"));
+}
+
+#[test]
+fn lanes_and_lengths_that_cannot_be_are_refused_and_nothing_is_written() {
+    let desk = Desk::new();
+    for (more, said) in [
+        (&["--lanes", "0"][..], "run.lanes must lie in 1..=4096, got 0"),
+        (&["--lanes", "5000"], "run.lanes must lie in 1..=4096, got 5000"),
+        (&["--steps", "0"], "run.steps must lie in 1..="),
+        (&["--steps", "5", "--episodes", "5"], "cannot be used with"),
+        (&["--tau", "1"], "tau must lie in (0, 1), got 1"),
+        (
+            &["--lanes", "4000", "--env", "horizon=100000000"],
+            "run.lanes: 4000 lanes with episodes of up to 100000000 steps",
+        ),
+        (&["--set", "agent.replay_capacity=1000000000000"], "a replay of 1000000000000 transitions needs"),
+        (&["--set", "run.evaluate_every=often"], "500 episodes"),
+    ] {
+        let message = desk.refusal(&[&["train", "river-swim", "--out", "run"][..], more].concat());
+        assert!(message.contains(said), "{more:?}: {message}");
+        assert!(!desk.path("run").exists(), "{more:?}");
+    }
+}
+
+#[test]
+fn a_runs_own_configuration_reproduces_it_whatever_its_algorithm_and_problem() {
+    let desk = Desk::new();
+    desk.ok(&[
+        "train",
+        "river-swim",
+        "--algo",
+        "ppo",
+        "--episodes",
+        "30",
+        "--seed",
+        "7",
+        "--quiet",
+        "--out",
+        "a",
+    ]);
+    desk.ok(&["train", "--config", "a/config.toml", "--quiet", "--out", "b"]);
+    assert_same_files(&contents(&desk, "b"), &contents(&desk, "a"));
+    // A flag wins over the file.
+    let other = desk.json(&["train", "gamble-chain", "--config", "a/config.toml", "--quiet", "--out", "c"]);
+    assert_eq!((&other["problem"], &other["algo"]), (&"gamble-chain".into(), &"ppo".into()));
+}
+
+#[cfg(unix)]
+#[test]
 fn an_interrupted_policy_gradient_goes_on_and_ends_byte_identical() {
     // A checkpoint every 7 episodes falls into the middle of a rollout of 5; the interrupt falls anywhere.
     for algo in ["ppo", "trpo"] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bqrl_agents::AgentError;
+use bqrl_agents::experience::replay::machine;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir};
 use bqrl_runs::schema::Summary;
@@ -44,12 +45,40 @@ pub enum PrepareError {
     /// The agent cannot be made.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// Open episodes would not fit in memory.
+    #[error(
+        "run.lanes: {lanes} lanes with episodes of up to {horizon} steps need {:.1} GB, this machine has {:.1} GB",
+        *bytes as f64 / 1e9, *available as f64 / 1e9
+    )]
+    Lanes {
+        /// Copies of the environment.
+        lanes: usize,
+        /// The longest an episode can be.
+        horizon: usize,
+        /// What their open episodes may need.
+        bytes: u64,
+        /// What this process may use.
+        available: u64,
+    },
+}
+
+/// Bytes of one step of an open episode, at most: agents that learn from whole episodes keep their steps.
+const STEP: u64 = 64;
+
+/// Refuses lanes whose open episodes would not fit in memory.
+fn check_lanes(lanes: usize, horizon: usize) -> Result<(), PrepareError> {
+    let bytes = STEP.saturating_mul(lanes as u64).saturating_mul(horizon as u64);
+    match machine() {
+        Some(available) if bytes > available => Err(PrepareError::Lanes { lanes, horizon, bytes, available }),
+        _ => Ok(()),
+    }
 }
 
 impl Prepared {
     /// Builds the task, checks the agent's settings and plans the references.
     pub fn new(config: Config) -> Result<Self, PrepareError> {
         let task = load(&config)?;
+        check_lanes(config.run.lanes, task.spec().horizon)?;
         check_agent(&config, task.spec())?;
         let references = Arc::new(References::new(&*task, config.levels()?));
         Ok(Self { config, task, references })

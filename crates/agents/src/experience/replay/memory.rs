@@ -69,7 +69,7 @@ fn fits_into(
 }
 
 /// Bytes that this process may use, as far as Linux says.
-fn machine() -> Option<u64> {
+pub fn machine() -> Option<u64> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let total = mem_total(&read("/proc/meminfo")?)?;
     let group = read("/proc/self/cgroup").unwrap_or_default();

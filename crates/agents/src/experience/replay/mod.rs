@@ -20,7 +20,7 @@ use bqrl_mdp::env::ObservationSpace;
 use bqrl_mdp::trajectory::Observation;
 
 use self::lane::Lane;
-pub use self::memory::{ReplayTooLarge, memory};
+pub use self::memory::{ReplayTooLarge, machine, memory};
 use self::rows::{HEADER, Layout};
 use self::save::Segments;
 use crate::Transition;
