@@ -162,7 +162,7 @@ fn unfinished(desk: &Desk) {
         let kept: usize = text.split_inclusive('\n').take(half).map(str::len).sum();
         desk.write(&path, &text[..kept + 3]);
     }
-    for name in ["policy.csv", "law.csv", "predictions.csv", "weights.safetensors"] {
+    for name in ["policy.csv", "law.csv", "predictions.csv", "weights.safetensors", "progress.json"] {
         std::fs::remove_file(desk.path(&format!("live/seed-2/{name}"))).unwrap();
     }
 }

@@ -120,12 +120,35 @@ impl Layers {
         }
     }
 
+    /// The key whose value cannot be read: the one that the preset's value mends. The reader of TOML does not tell it where
+    /// settings are read in groups.
+    fn culprit(&self) -> Option<String> {
+        let kind = self.section("agent")?.get("kind")?.as_str()?;
+        let preset = Self::preset(kind).ok()?;
+        for section in ["agent", "run"] {
+            for (key, value) in preset.section(section)? {
+                let mut mended = self.clone();
+                if self.section(section)?.get(key).is_some_and(|own| own != value) {
+                    mended.set(section, key, value.clone());
+                    if mended.0.try_into::<Config>().is_ok() {
+                        return Some(format!("{section}.{key}"));
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// Reads and checks the whole.
     pub fn finish(self, origin: &str) -> Result<Config, ConfigError> {
         self.check_agent_keys(origin)?;
-        let config: Config = self.0.try_into().map_err(|error: toml::de::Error| ConfigError::Toml {
-            origin: origin.to_owned(),
-            message: error.message().to_owned(),
+        let config: Config = self.0.clone().try_into().map_err(|error: toml::de::Error| {
+            let message = error.message().to_owned();
+            let message = match self.culprit() {
+                Some(key) => format!("{key}: {message}"),
+                None => message,
+            };
+            ConfigError::Toml { origin: origin.to_owned(), message }
         })?;
         config.check()?;
         Ok(config)
