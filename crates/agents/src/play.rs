@@ -189,10 +189,8 @@ impl Play {
     /// Everything that play resumes from. Where the environment cannot be saved in the middle of an episode, the open
     /// episodes are left out.
     pub fn save(&self) -> SavedPlay {
-        let episodes = match self.lanes.resumes_mid_episode() {
-            true => self.episodes.clone(),
-            false => vec![None; self.episodes.len()],
-        };
+        let resumes = self.lanes.resumes_mid_episode();
+        let episodes = if resumes { self.episodes.clone() } else { vec![None; self.episodes.len()] };
         SavedPlay { lanes: self.lanes.save(), episodes }
     }
 
@@ -271,6 +269,8 @@ mod tests {
         stages: Vec<usize>,
         /// First observations come with the next step of all lanes.
         late: bool,
+        /// Whether a checkpoint brings back episodes in their middle.
+        resumes: bool,
         /// By lane, with `late`: an episode starts with the next step.
         starting: Vec<bool>,
         ticks: usize,
@@ -297,6 +297,7 @@ mod tests {
             lengths: lengths.to_vec(),
             stages: vec![0; lengths.len()],
             late: false,
+            resumes: false,
             starting: vec![false; lengths.len()],
             ticks: 0,
             failure: None,
@@ -354,12 +355,18 @@ mod tests {
             Ok(seen)
         }
 
-        fn save(&self) -> Option<SavedLanes> {
-            None
+        fn save(&self) -> SavedLanes {
+            let number = |lengths: &[usize]| lengths.iter().map(|&length| vec![length as u64]).collect();
+            SavedLanes { envs: if self.resumes { number(&self.stages) } else { vec![] }, rngs: vec![] }
         }
 
-        fn restore(&mut self, _: &SavedLanes) -> Result<(), EnvError> {
-            Err(EnvError::new("cannot be restored"))
+        fn resumes_mid_episode(&self) -> bool {
+            self.resumes
+        }
+
+        fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError> {
+            self.stages.iter_mut().zip(&saved.envs).for_each(|(stage, env)| *stage = env[0] as usize);
+            Ok(())
         }
     }
 
@@ -540,7 +547,31 @@ mod tests {
     }
 
     #[test]
-    fn lanes_that_cannot_be_saved_make_no_checkpoint() {
-        assert!(Play::new(Box::new(scripted(&[9], 1.0))).save().is_none());
+    fn restored_episodes_go_on_or_start_anew_as_the_environment_can() {
+        for resumes in [true, false] {
+            let make = |lengths: &[usize]| {
+                Play::new(Box::new(Scripted { resumes, ..scripted(lengths, 1.0) }) as Box<dyn Lanes>)
+            };
+            let (mut play, mut player) = (make(&[9, 9]), Recorder::default());
+            (0..2).for_each(|_| drop(play.tick(&mut player).unwrap()));
+            let saved = play.save();
+            assert_eq!(saved.episodes.iter().all(Option::is_some), resumes);
+            assert_eq!(saved.episodes.iter().all(Option::is_none), !resumes);
+
+            let (mut again, mut player) = (make(&[9, 9]), Recorder::default());
+            again.tick(&mut player).unwrap();
+            again.restore(saved.clone()).unwrap();
+            let mut player = Recorder::default();
+            again.tick(&mut player).unwrap();
+            if resumes {
+                assert!(player.begun.is_empty());
+                assert_eq!(player.stored, [(0, 2, 2.0, 1.0, 3.0, false), (1, 2, 4.0, 2.0, 6.0, false)]);
+            } else {
+                assert_eq!(player.begun, [0, 1]);
+                assert_eq!(player.stored, [(0, 0, 0.0, 1.0, 1.0, false), (1, 0, 0.0, 2.0, 2.0, false)]);
+            }
+            // Episodes that go on need their lanes; new ones start in any number of them.
+            assert_eq!(make(&[9]).restore(saved).is_err(), resumes);
+        }
     }
 }

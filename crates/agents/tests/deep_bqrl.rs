@@ -13,7 +13,7 @@ use bqrl_mdp::plan::Planner;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 
-use common::{build, critics, kernels_of_another_machine, only, train};
+use common::{build, critics, find, kernels_of_another_machine, only, train};
 
 fn config() -> Config {
     Config {
@@ -31,7 +31,7 @@ fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
     // Nine offers, four decisions: at τ = .9 the risk-neutral and the best quantile policy both attain the top offer.
     for seed in [1, 2, 3] {
         let env = build("asset-selling", &[("offers", "9"), ("horizon", "4"), ("start", "2")]);
-        let mut agent = DeepBqrl::new(config(), Buffer::new(0.9, 0.3).unwrap(), env.spec(), seed).unwrap();
+        let mut agent = DeepBqrl::new(config(), Buffer::new(0.9, 0.3).unwrap(), env.spec(), 1, seed).unwrap();
         train(&mut agent, &env, 0..600, seed);
         let law = evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent))).unwrap().law;
         assert!(law.quantile(0.9) >= 1.0 - 1e-12, "seed {seed}: {}", law.quantile(0.9));
@@ -77,7 +77,7 @@ fn a_low_quantile_is_attained_that_no_risk_neutral_policy_attains_on_three_seeds
     }
     for seed in [1, 2, 3] {
         let attained = |score| {
-            let mut agent = DeepBqrl::new(preset(score), level, env.spec(), seed).unwrap();
+            let mut agent = DeepBqrl::new(preset(score), level, env.spec(), 1, seed).unwrap();
             train(&mut agent, &env, 0..600, seed);
             evaluate(&env.problem().model, &ServedPolicy::new(&agent, &only(&agent)))
                 .unwrap()
@@ -98,7 +98,7 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
     let env = build("gamble-chain", &[("horizon", "2")]);
     let mut settings = config();
     settings.lambda_0 = 5.0;
-    let mut agent = DeepBqrl::new(settings, Buffer::new(0.5, 0.5).unwrap(), env.spec(), 7).unwrap();
+    let mut agent = DeepBqrl::new(settings, Buffer::new(0.5, 0.5).unwrap(), env.spec(), 1, 7).unwrap();
     train(&mut agent, &env, 0..4000, 7);
     let observation = Observation::Index(0);
     let last = Input { stage: 1, observation: &observation, collected: 1.0 };
@@ -116,27 +116,27 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
 #[test]
 fn greedy_never_changes_the_agent() {
     let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
-    let mut agent = DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
+    let mut agent = DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 1, 3).unwrap();
     train(&mut agent, &env, 0..20, 3);
-    let before = agent.save();
+    let before = agent.save(&|_| false);
     Evaluator::new(&env.problem().model).unwrap().evaluate(&ServedPolicy::new(&agent, &only(&agent)));
-    assert_eq!(agent.save(), before);
+    assert_eq!(agent.save(&|_| false), before);
 }
 
 #[test]
 fn saving_and_restoring_goes_on_bit_for_bit() {
     let env = build("frozen-lake", &[("horizon", "20")]);
     let make =
-        |env: &TabularEnv| DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).unwrap();
+        |env: &TabularEnv| DeepBqrl::new(config(), Buffer::new(0.5, 0.2).unwrap(), env.spec(), 1, 3).unwrap();
     let mut whole = make(&env);
     train(&mut whole, &env, 0..10, 3);
-    let saved = whole.save();
+    let saved = whole.save(&|_| false);
     let mut restored = make(&env);
-    let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
+    let part = |name: &str| find(&saved, name);
     restored.restore(&part).unwrap();
     train(&mut whole, &env, 0..10, 4);
     train(&mut restored, &env, 0..10, 4);
-    assert_eq!(whole.save(), restored.save());
+    assert_eq!(whole.save(&|_| false), restored.save(&|_| false));
     // What does not fit is refused.
     assert!(restored.restore(&|_| None).is_err());
     let mut other = make(&build("asset-selling", &[]));
@@ -149,7 +149,7 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
     let refused = |change: fn(&mut Config)| {
         let mut settings = config();
         change(&mut settings);
-        DeepBqrl::new(settings, Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3)
+        DeepBqrl::new(settings, Buffer::new(0.5, 0.2).unwrap(), env.spec(), 1, 3)
             .map(drop)
             .unwrap_err()
             .to_string()

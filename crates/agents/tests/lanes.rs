@@ -18,7 +18,7 @@ use bqrl_mdp::model::{Kernel, Model, Outcome, Problem};
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::Observation;
 
-use common::{build, critics};
+use common::{build, critics, find};
 
 const LANES: usize = 3;
 
@@ -64,12 +64,12 @@ fn deep_bqrl(spec: &EnvSpec) -> Box<dyn Agent> {
         tie_break: 0.1,
         critics: critics(),
     };
-    Box::new(deep_bqrl::DeepBqrl::new(config, level(), spec, 3).unwrap())
+    Box::new(deep_bqrl::DeepBqrl::new(config, level(), spec, LANES, 3).unwrap())
 }
 
 fn qr_dqn(spec: &EnvSpec) -> Box<dyn Agent> {
     let config = qr_dqn::Config { epsilon_0: 1.0, epsilon_decay: Span::steps(100.0), critics: critics() };
-    Box::new(qr_dqn::QrDqn::new(config, spec, 3).unwrap())
+    Box::new(qr_dqn::QrDqn::new(config, spec, LANES, 3).unwrap())
 }
 
 fn target_tracking(spec: &EnvSpec) -> Box<dyn Agent> {
@@ -106,7 +106,7 @@ fn target_tracking(spec: &EnvSpec) -> Box<dyn Agent> {
         state_encoding: StateEncoding::Auto,
         kernels: Kernels::Auto,
     };
-    Box::new(target_tracking::TargetTracking::new(config, spec, 3).unwrap())
+    Box::new(target_tracking::TargetTracking::new(config, spec, LANES, 3).unwrap())
 }
 
 fn ucb_bqrl(spec: &EnvSpec) -> Box<dyn Agent> {
@@ -217,6 +217,16 @@ fn train(play: &mut Play, agent: &mut dyn Agent, clock: &mut Clock, ticks: usize
     (0..ticks).for_each(|_| drop(play.train(agent, clock).unwrap()));
 }
 
+/// Two agents must keep the same.
+fn same(one: &dyn Agent, other: &dyn Agent, when: &str) {
+    let (parts, others) = (one.save(&|_| false), other.save(&|_| false));
+    assert_eq!(parts.len(), others.len(), "{when}: parts");
+    for (part, other) in parts.iter().zip(&others) {
+        assert!(part == other, "{when}: {} differs", part.name);
+    }
+    assert!(one.weights() == other.weights(), "{when}: weights differ");
+}
+
 #[test]
 fn training_in_three_lanes_is_a_function_of_the_seed() {
     let env = ladder();
@@ -225,7 +235,7 @@ fn training_in_three_lanes_is_a_function_of_the_seed() {
             let (mut agent, mut clock) = (make(env.spec()), Clock::default());
             train(&mut play(&env, seed), &mut *agent, &mut clock, 200);
             assert!(agent.updates() > 5 && clock.steps == 600, "{name}: {}, {clock:?}", agent.updates());
-            (agent.save(), agent.weights())
+            (agent.save(&|_| false), agent.weights())
         };
         assert!(run(1) == run(1), "{name}");
         assert!(run(1) != run(2), "{name}: the seed has no effect");
@@ -241,23 +251,20 @@ fn saved_in_the_middle_of_episodes_training_continues_bit_for_bit() {
             let (mut whole, mut whole_play, mut clock) = (make(env.spec()), play(&env, 7), Clock::default());
             train(&mut whole_play, &mut *whole, &mut clock, ticks);
             assert!(whole_play.is_open(), "{name}: want an open episode after {ticks} ticks");
-            let saved = whole.save();
+            let saved = whole.save(&|_| false);
             // As a checkpoint would: in JSON.
-            let saved_play = serde_json::to_vec(&whole_play.save().unwrap()).unwrap();
+            let saved_play = serde_json::to_vec(&whole_play.save()).unwrap();
 
             let (mut again, mut again_play, mut again_clock) = (make(env.spec()), play(&env, 8), clock);
-            let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
+            let part = |name: &str| find(&saved, name);
             again.restore(&part).unwrap();
             again_play.restore(serde_json::from_slice(&saved_play).unwrap()).unwrap();
-            assert!(again.save() == saved, "{name}: what is restored is not what was saved");
+            assert!(again.save(&|_| false) == saved, "{name}: what is restored is not what was saved");
 
             train(&mut whole_play, &mut *whole, &mut clock, 200);
             train(&mut again_play, &mut *again, &mut again_clock, 200);
-            for ((part, whole), (_, again)) in whole.save().iter().zip(&again.save()) {
-                assert!(whole == again, "{name}: {part} differs, saved after {ticks} ticks");
-            }
+            same(&*whole, &*again, &format!("{name}, saved after {ticks} ticks"));
             assert_eq!((clock, whole_play.save()), (again_clock, again_play.save()), "{name}");
-            assert!(whole.weights() == again.weights(), "{name}");
         }
     }
 }
@@ -300,7 +307,7 @@ fn episodes_that_are_given_up_leave_no_trace_in_agents_that_learn_from_whole_one
             assert!(!disturbed_play.is_open());
 
             let (mut fresh, mut fresh_play) = (make(env.spec()), play(&env, 5));
-            fresh_play.restore(disturbed_play.save().unwrap()).unwrap();
+            fresh_play.restore(disturbed_play.save()).unwrap();
             let mut episodes = 0;
             for _ in 0..6 * 4 {
                 let (_, finished) = disturbed_play.tick(&mut Watching(&mut *disturbed)).unwrap();
@@ -308,10 +315,7 @@ fn episodes_that_are_given_up_leave_no_trace_in_agents_that_learn_from_whole_one
                 episodes += finished.len();
             }
             assert!(episodes == 4 * LANES && fresh.updates() > 0, "{name}: {episodes} episodes");
-            for ((part, disturbed), (_, fresh)) in disturbed.save().iter().zip(&fresh.save()) {
-                assert!(disturbed == fresh, "{name}: {part} differs after {half} steps that were given up");
-            }
-            assert!(disturbed.weights() == fresh.weights(), "{name}");
+            same(&*disturbed, &*fresh, &format!("{name}, after {half} steps that were given up"));
         }
     }
 }

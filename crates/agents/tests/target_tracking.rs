@@ -16,7 +16,7 @@ use bqrl_mdp::plan::Planner;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::{End, Observation};
 
-use common::{build, kernels_of_another_machine, memo, train};
+use common::{build, find, kernels_of_another_machine, memo, train};
 
 fn config() -> Config {
     Config {
@@ -63,7 +63,7 @@ fn shortfalls(env: &TabularEnv, episodes: usize, settings: &Config) -> Vec<[f64;
     let planner = Planner::exact(&env.problem().model, &|_, _, _| {}).unwrap();
     let best = [0.1, 0.5, 0.9].map(|tau| planner.best_quantile(tau).value);
     let one = |seed| {
-        let mut agent = TargetTracking::new(settings.clone(), env.spec(), seed).unwrap();
+        let mut agent = TargetTracking::new(settings.clone(), env.spec(), 1, seed).unwrap();
         train(&mut agent, env, 0..episodes, seed);
         let mut missing = [0.0; 3];
         for (k, memo) in agent.serve(&levels(), Objective::Quantile).memos().iter().enumerate() {
@@ -95,7 +95,7 @@ fn the_same_run_serves_buffered_quantiles() {
     let model = env.problem().model.clone();
     let planner = Planner::exact(&model, &|_, _, _| {}).unwrap();
     for seed in [1, 2, 3] {
-        let mut agent = TargetTracking::new(config(), env.spec(), seed).unwrap();
+        let mut agent = TargetTracking::new(config(), env.spec(), 1, seed).unwrap();
         train(&mut agent, &env, 0..800, seed);
         for (tau, beta) in [(0.1, 0.1), (0.5, 0.5), (0.9, 0.9), (0.5, 0.2)] {
             let level = Buffer::new(tau, beta).unwrap();
@@ -125,9 +125,9 @@ fn sums_of_rewards_are_tracked_and_their_range_is_found() {
 #[test]
 fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
     let env = build("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")]);
-    let mut agent = TargetTracking::new(config(), env.spec(), 3).unwrap();
+    let mut agent = TargetTracking::new(config(), env.spec(), 1, 3).unwrap();
     train(&mut agent, &env, 0..40, 3);
-    let before = agent.save();
+    let before = agent.save(&|_| false);
     let served = agent.serve(&levels(), Objective::Quantile);
     assert!(served.is_per_level() && served.memos().len() == 3, "{served:?}");
     for (level, served) in levels().iter().zip(served.memos()) {
@@ -147,24 +147,24 @@ fn the_held_target_is_all_that_a_policy_adds_to_the_agent() {
         }
     }
     // Asking changes nothing.
-    assert_eq!(agent.save(), before);
+    assert_eq!(agent.save(&|_| false), before);
 }
 
 #[test]
 fn saving_and_restoring_goes_on_bit_for_bit() {
     // A gamble chain, so that the grid moves before and after.
     let env = build("gamble-chain", &[("horizon", "6")]);
-    let make = |env: &TabularEnv| TargetTracking::new(config(), env.spec(), 3).unwrap();
+    let make = |env: &TabularEnv| TargetTracking::new(config(), env.spec(), 1, 3).unwrap();
     let mut whole = make(&env);
     train(&mut whole, &env, 0..8, 3);
-    let saved = whole.save();
+    let saved = whole.save(&|_| false);
     let mut restored = make(&env);
-    let part = |name: &str| saved.iter().find(|(n, _)| *n == name).map(|(_, bytes)| bytes.clone());
+    let part = |name: &str| find(&saved, name);
     restored.restore(&part).unwrap();
-    assert_eq!(restored.save(), saved);
+    assert_eq!(restored.save(&|_| false), saved);
     train(&mut whole, &env, 8..60, 4);
     train(&mut restored, &env, 8..60, 4);
-    assert_eq!(whole.save(), restored.save());
+    assert_eq!(whole.save(&|_| false), restored.save(&|_| false));
     assert_eq!(whole.updates(), restored.updates());
     // What does not fit is refused.
     assert!(restored.restore(&|_| None).is_err());
@@ -227,7 +227,7 @@ fn dense_observations_cut_offs_and_rewards_that_are_no_numbers() {
         known_rewards: None,
         terminal: None,
     };
-    let mut agent = TargetTracking::new(config(), &spec, 1).unwrap();
+    let mut agent = TargetTracking::new(config(), &spec, 1, 1).unwrap();
     let counting = Counting { spec, stage: 0 };
     let mut play = Play::new(Box::new(NativeLanes::new(1, 1, Purpose::Env, || Box::new(counting.clone()))));
     let mut clock = Clock::default();
@@ -248,7 +248,7 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
     let refused = |change: fn(&mut Config)| {
         let mut settings = config();
         change(&mut settings);
-        TargetTracking::new(settings, env.spec(), 3).map(drop).unwrap_err().to_string()
+        TargetTracking::new(settings, env.spec(), 1, 3).map(drop).unwrap_err().to_string()
     };
     assert_eq!(refused(|c| c.n_critics = 0), "agent.n_critics must be at least 1, got 0");
     assert_eq!(

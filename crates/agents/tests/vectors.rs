@@ -165,7 +165,7 @@ fn deep_bqrl_learns_from_vectors() {
             tie_break: 0.1,
             critics: critics(),
         };
-        let mut agent = deep_bqrl::DeepBqrl::new(config, level(), Line::new().spec(), seed).unwrap();
+        let mut agent = deep_bqrl::DeepBqrl::new(config, level(), Line::new().spec(), 2, seed).unwrap();
         let earned = learned(&mut agent, 300, seed);
         assert!(earned > BOUND, "seed {seed}: {earned}");
     }
@@ -176,7 +176,7 @@ fn qr_dqn_learns_from_vectors() {
     for seed in [1, 2, 3] {
         let config =
             qr_dqn::Config { epsilon_0: 1.0, epsilon_decay: Span::episodes(50.0), critics: critics() };
-        let mut agent = qr_dqn::QrDqn::new(config, Line::new().spec(), seed).unwrap();
+        let mut agent = qr_dqn::QrDqn::new(config, Line::new().spec(), 2, seed).unwrap();
         let earned = learned(&mut agent, 300, seed);
         assert!(earned > BOUND, "seed {seed}: {earned}");
     }
@@ -218,7 +218,7 @@ fn target_tracking_learns_from_vectors() {
             state_encoding: StateEncoding::Auto,
             kernels: Kernels::Auto,
         };
-        let mut agent = target_tracking::TargetTracking::new(config, Line::new().spec(), seed).unwrap();
+        let mut agent = target_tracking::TargetTracking::new(config, Line::new().spec(), 2, seed).unwrap();
         let earned = learned(&mut agent, 300, seed);
         assert!(earned > BOUND, "seed {seed}: {earned}");
     }

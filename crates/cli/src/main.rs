@@ -1,7 +1,9 @@
 //! The `bqrl` program.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(bqrl_cli::run(std::env::args_os().collect()))
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    ExitCode::from(bqrl_cli::run(&arguments))
 }

@@ -374,8 +374,11 @@ fn the_golden_runs_are_what_they_were() {
     assert_eq!(got, GOLDEN.map(|golden| (golden.algo, golden.result)), "{NUMBERS}");
 }
 
-/// Episodes and checksums of short runs with the presets as they stand: asset selling, FrozenLake.
-const PAPER: [(&str, [i64; 2], [[u32; 3]; 2]); 8] = [
+/// An algorithm with the episodes and the checksums of two short runs.
+type Short = (&'static str, [i64; 2], [[u32; 3]; 2]);
+
+/// Short runs with the presets as they stand: asset selling, FrozenLake.
+const PAPER: [Short; 8] = [
     ("deep-bqrl", [40, 100], [[1579304805, 4133812638, 4078738587], [571319610, 1111892725, 3022484053]]),
     ("target-tracking", [6, 2], [[3808062838, 2097877587, 2558762999], [728438699, 3454605599, 4177995590]]),
     ("ucb-bqrl", [40, 100], [[2765656581, 737257719, 183927657], [475687023, 4247770479, 3971362594]]),

@@ -60,13 +60,13 @@ fn spec() -> EnvSpec {
 fn a_minibatch_is_sorted_by_action_and_keeps_rewards_ends_and_next_inputs_together() {
     // Five transitions in stages 0..4 with reward k = stage; the last ends.
     let spec = spec();
-    let mut replay = Replay::new(100, &spec.observations);
+    let mut replay = Replay::new(100, 1, &spec.observations);
     let observation = Observation::Index(1);
     for k in 0..5 {
         let x = Input { stage: k, observation: &observation, collected: 0.0 };
         let next = Input { stage: k + 1, observation: &observation, collected: 0.0 };
         let end = if k == 4 { End::Terminated } else { End::Cutoff };
-        replay.store(&Transition { x, action: k % 2, reward: k as f64, next, end });
+        replay.store(0, &Transition { x, action: k % 2, reward: k as f64, next, end });
     }
     let encoder = Encoder::new(&spec, StateEncoding::OneHot, 1.0).without_collected();
     let mut batch = Minibatch::default();
@@ -91,7 +91,7 @@ fn imagined_trials_keep_an_action_attractive_where_it_was_never_tried() {
         let settings =
             Config { imagined, imagined_decay: 1e6, output_scale: 0.01, output_bias: 3.0, ..config() };
         let settings = Config { learning_rate: 1e-2, updates_per_root: 1e3, prior_scale: 0.0, ..settings };
-        let mut agent = TargetTracking::new(settings, &spec(), 3).unwrap();
+        let mut agent = TargetTracking::new(settings, &spec(), 1, 3).unwrap();
         for episode in 0..300 {
             let state = Observation::Index(episode % 3);
             let (action, reward) = if episode % 3 == 2 { (0, 2.0) } else { (1, 0.0) };
@@ -110,7 +110,7 @@ fn imagined_trials_keep_an_action_attractive_where_it_was_never_tried() {
 
 #[test]
 fn a_target_is_chosen_for_all_starts_together() {
-    let mut agent = TargetTracking::new(config(), &spec(), 3).unwrap();
+    let mut agent = TargetTracking::new(config(), &spec(), 1, 3).unwrap();
     let starts = [Observation::Index(0), Observation::Index(2)];
     let mut alone = Vec::new();
     for start in &starts {
@@ -128,7 +128,7 @@ fn a_target_is_chosen_for_all_starts_together() {
 fn a_new_grid_keeps_what_was_known_of_targets_that_both_grids_have() {
     // Targets 0, 1, 2, 3, 4 become 0, 2, 4, 6, 8. P of 0, 2 and 4 is kept; beyond 4 it is that of 4.
     let settings = Config { return_low: 0.0, return_high: 0.0, prior_scale: 0.0, ..config() };
-    let mut agent = TargetTracking::new(settings, &EnvSpec { reward_bounds: None, ..spec() }, 3).unwrap();
+    let mut agent = TargetTracking::new(settings, &EnvSpec { reward_bounds: None, ..spec() }, 1, 3).unwrap();
     let from = Grid { low: 0.0, high: 4.0, n: 4 };
     let observation = Observation::Index(1);
     let x = Input { stage: 2, observation: &observation, collected: 1.5 };
