@@ -185,10 +185,10 @@ fn lanes_and_lengths_that_cannot_be_are_refused_and_nothing_is_written() {
         assert!(!desk.path("run").exists(), "{more:?}");
     }
     desk.write("m.csv", "idstatefrom,idaction,idstateto,probability,reward\n0,0,0,1,1\n0,1,0,1,0\n");
-    let long = "train m.csv --horizon 1000000000 --start 0 --lanes 4000 --out run";
+    let long = "train m.csv --horizon 60000000 --start 0 --lanes 4000 --out run";
     let message = desk.refusal(&long.split(' ').collect::<Vec<_>>());
     assert!(
-        message.contains("run.lanes: 4000 lanes with episodes of up to 1000000000 steps need"),
+        message.contains("run.lanes: 4000 lanes with episodes of up to 60000000 steps need"),
         "{message}"
     );
     assert!(!desk.path("run").exists());
