@@ -10,17 +10,23 @@ pub mod rollout;
 pub mod stage_table;
 pub mod value_table;
 
+use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
-use self::rollout::Rollout;
+use self::rollout::{Rollout, normalise};
 use self::stage_table::{StageTable, check_widths, kl};
 use self::value_table::ValueTable;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::saved;
 use crate::settings::{n_states, not_negative, share};
-use crate::{AgentError, Input, LearnError, Part, RestoreError, Transition, Waiting, finite, state};
+use crate::{
+    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
+    Transition, Waiting, finite, state,
+};
 
 /// How the tables learn.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -202,4 +208,80 @@ impl ActorCritic {
 /// Σ_hs d_hs KL(π_old(· | h, s) ‖ π(· | h, s)): from old to new, averaged over the visited states.
 pub fn mean_kl(visits: &[Visit], logits: &StageTable) -> f64 {
     visits.iter().map(|visit| visit.share * kl(&visit.policy, &logits.policy(visit.stage, visit.state))).sum()
+}
+
+/// How a policy is changed after some of its episodes: all that PPO and TRPO differ in.
+pub trait Improve: Send + Sync {
+    /// Episodes of one policy before it is changed.
+    fn episodes_per_update(&self) -> usize;
+    /// Moves the logits. The advantages are normalised; values are fitted and the rollout is forgotten afterwards.
+    fn improve(&self, tables: &mut ActorCritic, advantages: &[f64], clock: &Clock);
+    /// λ of the advantages.
+    fn gae_lambda(&self) -> f64;
+}
+
+/// An agent that learns from episodes of its current policy.
+pub struct OnPolicy<I> {
+    pub(crate) method: I,
+    pub(crate) tables: ActorCritic,
+}
+
+impl<I: Improve> Agent for OnPolicy<I> {
+    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
+        self.tables.rollout.restart(lane);
+        Memo::default()
+    }
+
+    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        self.tables.act(waiting)
+    }
+
+    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
+        self.tables.store(lane, transition)
+    }
+
+    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
+        let Self { method, tables } = self;
+        if tables.rollout.episodes() < method.episodes_per_update() {
+            return Ok(());
+        }
+        let mut estimates = tables.rollout.estimate(&tables.values, method.gae_lambda());
+        normalise(&mut estimates.advantages);
+        method.improve(tables, &estimates.advantages, clock);
+        tables.rollout.fit(&mut tables.values, &estimates.targets);
+        tables.rollout.clear();
+        tables.check()
+    }
+
+    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
+        Served::One(Memo::default())
+    }
+
+    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
+        self.tables.decide(x, choice);
+    }
+
+    fn predictions(&self, _: &Input) -> Vec<Prediction> {
+        Vec::new()
+    }
+
+    fn is_stochastic(&self) -> bool {
+        true
+    }
+
+    fn updates(&self) -> u64 {
+        self.tables.updates
+    }
+
+    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
+        self.tables.save()
+    }
+
+    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
+        self.tables.restore(file)
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        self.tables.weights()
+    }
 }

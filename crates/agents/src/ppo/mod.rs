@@ -13,20 +13,15 @@
 //! ill-conditioned layers for Adam to even out; the step size falls as 1/(1 + t/`learning_rate_decay`) over the episodes;
 //! updates stop early once the mean KL(π_old ‖ π_θ) over the visited states exceeds `target_kl`.
 
-use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
-use crate::policy_gradient::rollout::{Decision, normalise};
+use crate::AgentError;
+use crate::policy_gradient::rollout::Decision;
 use crate::policy_gradient::stage_table::{StageTable, add_entropy, clipped, score_function};
-use crate::policy_gradient::{ActorCritic, TableConfig, mean_kl};
+use crate::policy_gradient::{ActorCritic, Improve, OnPolicy, TableConfig, mean_kl};
 use crate::settings::{at_least, not_negative, positive, positive_span, probability};
-use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
-    Transition, Waiting,
-};
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -78,41 +73,39 @@ impl Config {
 }
 
 /// The agent.
-pub struct Ppo {
-    config: Config,
-    tables: ActorCritic,
-}
+pub type Ppo = OnPolicy<Config>;
 
 impl Ppo {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
-        Ok(Self { config, tables })
+        Ok(Self { method: config, tables })
+    }
+}
+
+impl Improve for Config {
+    fn episodes_per_update(&self) -> usize {
+        self.episodes_per_update
     }
 
-    /// An update from the rollout, which is then forgotten.
-    fn update(&mut self, learning_rate: f64) -> Result<(), LearnError> {
-        let Self { config, tables } = self;
-        let mut estimates = tables.rollout.estimate(&tables.values, config.gae_lambda);
-        normalise(&mut estimates.advantages);
+    fn gae_lambda(&self) -> f64 {
+        self.gae_lambda
+    }
+
+    fn improve(&self, tables: &mut ActorCritic, advantages: &[f64], clock: &Clock) {
+        let learning_rate = self.learning_rate / self.learning_rate_decay.slowdown(clock);
         let old = tables.visits();
         let decisions = tables.rollout.decisions();
         let mut order: Vec<usize> = (0..decisions.len()).collect();
-        for _ in 0..config.epochs {
+        for _ in 0..self.epochs {
             tables.order.shuffle(&mut order);
-            for minibatch in order.chunks(config.minibatch_size) {
+            for minibatch in order.chunks(self.minibatch_size) {
                 // All gradients at the same θ, then the step.
                 let gradients: Vec<Vec<f64>> = minibatch
                     .iter()
                     .map(|&t| {
-                        gradient(
-                            &tables.logits,
-                            &decisions[t],
-                            estimates.advantages[t],
-                            config.clip,
-                            config.entropy_bonus,
-                        )
+                        gradient(&tables.logits, &decisions[t], advantages[t], self.clip, self.entropy_bonus)
                     })
                     .collect();
                 for (&t, gradient) in minibatch.iter().zip(&gradients) {
@@ -121,13 +114,10 @@ impl Ppo {
                 }
                 tables.updates += 1;
             }
-            if config.target_kl > 0.0 && mean_kl(&old, &tables.logits) > config.target_kl {
+            if self.target_kl > 0.0 && mean_kl(&old, &tables.logits) > self.target_kl {
                 break;
             }
         }
-        tables.rollout.fit(&mut tables.values, &estimates.targets);
-        tables.rollout.clear();
-        tables.check()
     }
 }
 
@@ -147,66 +137,13 @@ fn gradient(
     gradient
 }
 
-impl Agent for Ppo {
-    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
-        self.tables.rollout.restart(lane);
-        Memo::default()
-    }
-
-    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
-        self.tables.act(waiting)
-    }
-
-    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
-        self.tables.store(lane, transition)
-    }
-
-    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
-        if self.tables.rollout.episodes() < self.config.episodes_per_update {
-            return Ok(());
-        }
-        self.update(self.config.learning_rate / self.config.learning_rate_decay.slowdown(clock))
-    }
-
-    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
-        Served::One(Memo::default())
-    }
-
-    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        self.tables.decide(x, choice);
-    }
-
-    fn predictions(&self, _: &Input) -> Vec<Prediction> {
-        Vec::new()
-    }
-
-    fn is_stochastic(&self) -> bool {
-        true
-    }
-
-    fn updates(&self) -> u64 {
-        self.tables.updates
-    }
-
-    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
-        self.tables.save()
-    }
-
-    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        self.tables.restore(file)
-    }
-
-    fn weights(&self) -> Vec<u8> {
-        self.tables.weights()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bqrl_mdp::env::ObservationSpace;
-    use bqrl_mdp::trajectory::End;
+    use bqrl_mdp::trajectory::{End, Observation};
 
     use super::*;
+    use crate::{Agent, Input, Transition};
 
     fn config() -> Config {
         Config {

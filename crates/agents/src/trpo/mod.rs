@@ -16,20 +16,15 @@
 //! noise once the policy is good; V is fitted as in PPO. With several lanes an episode may span an update: the ratio is then
 //! to the probability with which the action was taken.
 
-use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::EnvSpec;
-use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
-use crate::policy_gradient::rollout::{Decision, normalise};
+use crate::AgentError;
+use crate::policy_gradient::rollout::Decision;
 use crate::policy_gradient::stage_table::{StageTable, score_function};
-use crate::policy_gradient::{ActorCritic, TableConfig, Visit, mean_kl};
+use crate::policy_gradient::{ActorCritic, Improve, OnPolicy, TableConfig, Visit, mean_kl};
 use crate::settings::{at_least, not_negative, positive, positive_span, probability, require};
-use crate::{
-    Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
-    Transition, Waiting,
-};
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -82,45 +77,46 @@ impl Config {
 const CG_TOLERANCE: f64 = 1e-8;
 
 /// The agent.
-pub struct Trpo {
-    config: Config,
-    tables: ActorCritic,
-}
+pub type Trpo = OnPolicy<Config>;
 
 impl Trpo {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let tables = ActorCritic::new("trpo", &config.tables(), spec, seed)?;
-        Ok(Self { config, tables })
+        Ok(Self { method: config, tables })
+    }
+}
+
+impl Improve for Config {
+    fn episodes_per_update(&self) -> usize {
+        self.episodes_per_update
     }
 
-    /// An update from the rollout, which is then forgotten.
-    fn update(&mut self, max_kl: f64) -> Result<(), LearnError> {
-        let Self { config, tables } = self;
-        let mut estimates = tables.rollout.estimate(&tables.values, config.gae_lambda);
-        normalise(&mut estimates.advantages);
+    fn gae_lambda(&self) -> f64 {
+        self.gae_lambda
+    }
+
+    fn improve(&self, tables: &mut ActorCritic, advantages: &[f64], clock: &Clock) {
+        let max_kl = self.max_kl / self.max_kl_decay.slowdown(clock);
         let surrogate = Surrogate {
             decisions: tables.rollout.decisions(),
-            advantages: &estimates.advantages,
+            advantages,
             visits: tables.visits(),
             old: tables.logits.clone(),
         };
         let g = surrogate.gradient();
-        let product = |v: &[f64]| surrogate.fisher_product(v, config.damping);
-        let x = conjugate_gradients(product, g.values(), config.cg_iterations);
+        let product = |v: &[f64]| surrogate.fisher_product(v, self.damping);
+        let x = conjugate_gradients(product, g.values(), self.cg_iterations);
         let curvature = dot(&x, &product(&x));
         // No curvature, no direction: every advantage is the same.
         if curvature > 0.0 {
             let scale = (2.0 * max_kl / curvature).sqrt();
             let step: Vec<f64> = x.iter().map(|x| scale * x).collect();
-            let factors = (0..config.line_search_steps).map(|j| config.backtrack_factor.powi(j as i32));
+            let factors = (0..self.line_search_steps).map(|j| self.backtrack_factor.powi(j as i32));
             line_search(&mut tables.logits, &surrogate, &step, max_kl, factors);
         }
         tables.updates += 1;
-        tables.rollout.fit(&mut tables.values, &estimates.targets);
-        tables.rollout.clear();
-        tables.check()
     }
 }
 
@@ -224,60 +220,6 @@ fn line_search(
     }
     logits.values_mut().copy_from_slice(surrogate.old.values());
     false
-}
-
-impl Agent for Trpo {
-    fn begin(&mut self, _: &Clock, lane: usize, _: &Observation) -> Memo {
-        self.tables.rollout.restart(lane);
-        Memo::default()
-    }
-
-    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
-        self.tables.act(waiting)
-    }
-
-    fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
-        self.tables.store(lane, transition)
-    }
-
-    fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
-        if self.tables.rollout.episodes() < self.config.episodes_per_update {
-            return Ok(());
-        }
-        self.update(self.config.max_kl / self.config.max_kl_decay.slowdown(clock))
-    }
-
-    fn serve(&self, _: &[Buffer], _: Objective) -> Served {
-        Served::One(Memo::default())
-    }
-
-    fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        self.tables.decide(x, choice);
-    }
-
-    fn predictions(&self, _: &Input) -> Vec<Prediction> {
-        Vec::new()
-    }
-
-    fn is_stochastic(&self) -> bool {
-        true
-    }
-
-    fn updates(&self) -> u64 {
-        self.tables.updates
-    }
-
-    fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
-        self.tables.save()
-    }
-
-    fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        self.tables.restore(file)
-    }
-
-    fn weights(&self) -> Vec<u8> {
-        self.tables.weights()
-    }
 }
 
 #[cfg(test)]
