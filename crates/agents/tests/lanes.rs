@@ -5,6 +5,7 @@ mod common;
 
 use bqrl_agents::experience::encode::StateEncoding;
 use bqrl_agents::play::{Learning, Play, Player};
+use bqrl_agents::policy_gradient::TableConfig;
 use bqrl_agents::{
     Agent, Kernels, LearnError, Memo, Target, Transition, Waiting, deep_bqrl, ppo, qppo, qr_dqn,
     target_tracking, trpo, ucb_bqrl, var_q,
@@ -127,7 +128,6 @@ fn ucb_bqrl(spec: &EnvSpec) -> Box<dyn Agent> {
 
 fn ppo(spec: &EnvSpec) -> Box<dyn Agent> {
     let config = ppo::Config {
-        episodes_per_update: 5,
         epochs: 3,
         minibatch_size: 16,
         clip: 0.2,
@@ -135,27 +135,32 @@ fn ppo(spec: &EnvSpec) -> Box<dyn Agent> {
         learning_rate_decay: Span::episodes(1000.0),
         entropy_bonus: 0.01,
         target_kl: 0.0,
-        gae_lambda: 0.5,
-        value_rate: 0.01,
-        value_prior: 1.0,
-        stage_widths: vec![1, 128],
+        tables: TableConfig {
+            episodes_per_update: 5,
+            gae_lambda: 0.5,
+            value_rate: 0.01,
+            value_prior: 1.0,
+            stage_widths: vec![1, 128],
+        },
     };
     Box::new(ppo::Ppo::new(config, spec, 3).unwrap())
 }
 
 fn trpo(spec: &EnvSpec) -> Box<dyn Agent> {
     let config = trpo::Config {
-        episodes_per_update: 5,
         max_kl: 0.06,
         max_kl_decay: Span::episodes(1000.0),
         damping: 0.1,
         cg_iterations: 20,
         line_search_steps: 10,
         backtrack_factor: 0.7,
-        gae_lambda: 0.5,
-        value_rate: 0.01,
-        value_prior: 1.0,
-        stage_widths: vec![1, 128],
+        tables: TableConfig {
+            episodes_per_update: 5,
+            gae_lambda: 0.5,
+            value_rate: 0.01,
+            value_prior: 1.0,
+            stage_widths: vec![1, 128],
+        },
     };
     Box::new(trpo::Trpo::new(config, spec, 3).unwrap())
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use bqrl_agents::policy_gradient::TableConfig;
 use bqrl_agents::{Agent, AgentError, ServedPolicy, ppo, trpo};
 use bqrl_math::schedule::Span;
 use bqrl_mdp::env::{Env, EnvSpec, ObservationSpace};
@@ -12,7 +13,6 @@ use common::{build, failure, find, only, train};
 
 fn ppo_config() -> ppo::Config {
     ppo::Config {
-        episodes_per_update: 5,
         epochs: 10,
         minibatch_size: 64,
         clip: 0.2,
@@ -20,26 +20,31 @@ fn ppo_config() -> ppo::Config {
         learning_rate_decay: Span::episodes(1000.0),
         entropy_bonus: 0.0,
         target_kl: 0.0,
-        gae_lambda: 0.5,
-        value_rate: 0.01,
-        value_prior: 1.0,
-        stage_widths: vec![1, 128],
+        tables: TableConfig {
+            episodes_per_update: 5,
+            gae_lambda: 0.5,
+            value_rate: 0.01,
+            value_prior: 1.0,
+            stage_widths: vec![1, 128],
+        },
     }
 }
 
 fn trpo_config() -> trpo::Config {
     trpo::Config {
-        episodes_per_update: 5,
         max_kl: 0.06,
         max_kl_decay: Span::episodes(1000.0),
         damping: 0.1,
         cg_iterations: 20,
         line_search_steps: 10,
         backtrack_factor: 0.7,
-        gae_lambda: 0.5,
-        value_rate: 0.01,
-        value_prior: 1.0,
-        stage_widths: vec![1, 128],
+        tables: TableConfig {
+            episodes_per_update: 5,
+            gae_lambda: 0.5,
+            value_rate: 0.01,
+            value_prior: 1.0,
+            stage_widths: vec![1, 128],
+        },
     }
 }
 
@@ -160,12 +165,12 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
     assert_eq!(ppo(|c| c.epochs = 0), "agent.epochs must be at least 1, got 0");
     assert_eq!(ppo(|c| c.clip = 0.0), "agent.clip must be positive, got 0");
     assert_eq!(ppo(|c| c.learning_rate = f64::NAN), "agent.learning_rate must be positive, got NaN");
-    assert_eq!(ppo(|c| c.gae_lambda = 1.5), "agent.gae_lambda must lie in [0, 1], got 1.5");
-    assert_eq!(ppo(|c| c.value_rate = 0.0), "agent.value_rate must lie in (0, 1], got 0");
+    assert_eq!(ppo(|c| c.tables.gae_lambda = 1.5), "agent.gae_lambda must lie in [0, 1], got 1.5");
+    assert_eq!(ppo(|c| c.tables.value_rate = 0.0), "agent.value_rate must lie in (0, 1], got 0");
     let widths = "agent.stage_widths must be positive and increasing, one at least, got";
-    assert_eq!(ppo(|c| c.stage_widths = vec![]), format!("{widths} []"));
-    assert_eq!(trpo(|c| c.stage_widths = vec![0, 2]), format!("{widths} [0, 2]"));
-    assert_eq!(trpo(|c| c.stage_widths = vec![2, 2]), format!("{widths} [2, 2]"));
+    assert_eq!(ppo(|c| c.tables.stage_widths = vec![]), format!("{widths} []"));
+    assert_eq!(trpo(|c| c.tables.stage_widths = vec![0, 2]), format!("{widths} [0, 2]"));
+    assert_eq!(trpo(|c| c.tables.stage_widths = vec![2, 2]), format!("{widths} [2, 2]"));
     assert_eq!(trpo(|c| c.max_kl = -1.0), "agent.max_kl must be positive, got -1");
     assert_eq!(trpo(|c| c.backtrack_factor = 1.0), "agent.backtrack_factor must lie in (0, 1), got 1");
     assert_eq!(trpo(|c| c.damping = f64::INFINITY), "agent.damping must not be negative, got inf");

@@ -22,29 +22,34 @@ use self::stage_table::{StageTable, check_widths, kl};
 use self::value_table::ValueTable;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::saved;
-use crate::settings::{n_states, not_negative, share};
+use crate::settings::{at_least, n_states, not_negative, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting, finite, state,
 };
 
-/// How the tables learn.
+/// The settings that both have.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TableConfig {
-    /// Widths of the groups of stages whose tables add up.
-    pub stage_widths: Vec<usize>,
+    /// Episodes of one policy before it is changed.
+    pub episodes_per_update: usize,
+    /// λ of the advantages.
+    pub gae_lambda: f64,
     /// Least step size of the values.
     pub value_rate: f64,
-    /// Visits by which values are shrunk.
+    /// Visits by which values are shrunk towards those of their group.
     pub value_prior: f64,
+    /// Widths of the groups of stages whose tables add up: `[1]` is one row per (h, s).
+    pub stage_widths: Vec<usize>,
 }
 
 impl TableConfig {
     pub(crate) fn check(&self) -> Result<(), AgentError> {
-        let Self { stage_widths, value_rate: rate, value_prior } = self;
-        share("value_rate", *rate)?;
-        not_negative("value_prior", *value_prior)?;
-        check_widths(stage_widths)
+        at_least("episodes_per_update", self.episodes_per_update, 1)?;
+        probability("gae_lambda", self.gae_lambda)?;
+        share("value_rate", self.value_rate)?;
+        not_negative("value_prior", self.value_prior)?;
+        check_widths(&self.stage_widths)
     }
 }
 
@@ -98,7 +103,7 @@ impl ActorCritic {
         seed: u64,
     ) -> Result<Self, AgentError> {
         let n_states = n_states(algo, spec)?;
-        let TableConfig { stage_widths, value_rate, value_prior } = config;
+        let TableConfig { stage_widths, value_rate, value_prior, .. } = config;
         Ok(Self {
             logits: StageTable::new(stage_widths, spec.horizon, n_states, spec.n_actions),
             values: ValueTable::new(stage_widths, spec.horizon, n_states, *value_rate, *value_prior),
@@ -212,12 +217,10 @@ pub fn mean_kl(visits: &[Visit], logits: &StageTable) -> f64 {
 
 /// How a policy is changed after some of its episodes: all that PPO and TRPO differ in.
 pub trait Improve: Send + Sync {
-    /// Episodes of one policy before it is changed.
-    fn episodes_per_update(&self) -> usize;
+    /// The settings of the tables.
+    fn tables(&self) -> &TableConfig;
     /// Moves the logits. The advantages are normalised; values are fitted and the rollout is forgotten afterwards.
     fn improve(&self, tables: &mut ActorCritic, advantages: &[f64], clock: &Clock);
-    /// λ of the advantages.
-    fn gae_lambda(&self) -> f64;
 }
 
 /// An agent that learns from episodes of its current policy.
@@ -242,10 +245,10 @@ impl<I: Improve> Agent for OnPolicy<I> {
 
     fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
         let Self { method, tables } = self;
-        if tables.rollout.episodes() < method.episodes_per_update() {
+        if tables.rollout.episodes() < method.tables().episodes_per_update {
             return Ok(());
         }
-        let mut estimates = tables.rollout.estimate(&tables.values, method.gae_lambda());
+        let mut estimates = tables.rollout.estimate(&tables.values, method.tables().gae_lambda);
         normalise(&mut estimates.advantages);
         method.improve(tables, &estimates.advantages, clock);
         tables.rollout.fit(&mut tables.values, &estimates.targets);

@@ -21,13 +21,11 @@ use crate::AgentError;
 use crate::policy_gradient::rollout::Decision;
 use crate::policy_gradient::stage_table::{StageTable, add_entropy, clipped, score_function};
 use crate::policy_gradient::{ActorCritic, Improve, OnPolicy, TableConfig, mean_kl};
-use crate::settings::{at_least, not_negative, positive, positive_span, probability};
+use crate::settings::{at_least, not_negative, positive, positive_span};
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
-    /// Episodes of one policy before it is changed.
-    pub episodes_per_update: usize,
     /// Passes over them.
     pub epochs: usize,
     /// Decisions per gradient step.
@@ -42,19 +40,13 @@ pub struct Config {
     pub entropy_bonus: f64,
     /// Mean KL(π_old ‖ π_θ) after which no further pass is made; 0 for no limit.
     pub target_kl: f64,
-    /// λ of the advantages.
-    pub gae_lambda: f64,
-    /// Least step size of the values.
-    pub value_rate: f64,
-    /// Visits by which values are shrunk towards those of their group.
-    pub value_prior: f64,
-    /// Widths of the groups of stages whose tables add up: `[1]` is one row per (h, s).
-    pub stage_widths: Vec<usize>,
+    /// The tables and what they learn from.
+    #[serde(flatten)]
+    pub tables: TableConfig,
 }
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        at_least("episodes_per_update", self.episodes_per_update, 1)?;
         at_least("epochs", self.epochs, 1)?;
         at_least("minibatch_size", self.minibatch_size, 1)?;
         positive("clip", self.clip)?;
@@ -62,13 +54,7 @@ impl Config {
         positive_span("learning_rate_decay", &self.learning_rate_decay)?;
         not_negative("entropy_bonus", self.entropy_bonus)?;
         not_negative("target_kl", self.target_kl)?;
-        probability("gae_lambda", self.gae_lambda)?;
-        self.tables().check()
-    }
-
-    fn tables(&self) -> TableConfig {
-        let Self { value_rate, value_prior, .. } = *self;
-        TableConfig { stage_widths: self.stage_widths.clone(), value_rate, value_prior }
+        self.tables.check()
     }
 }
 
@@ -79,18 +65,14 @@ impl Ppo {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        let tables = ActorCritic::new("ppo", &config.tables(), spec, seed)?;
+        let tables = ActorCritic::new("ppo", &config.tables, spec, seed)?;
         Ok(Self { method: config, tables })
     }
 }
 
 impl Improve for Config {
-    fn episodes_per_update(&self) -> usize {
-        self.episodes_per_update
-    }
-
-    fn gae_lambda(&self) -> f64 {
-        self.gae_lambda
+    fn tables(&self) -> &TableConfig {
+        &self.tables
     }
 
     fn improve(&self, tables: &mut ActorCritic, advantages: &[f64], clock: &Clock) {
@@ -147,7 +129,6 @@ mod tests {
 
     fn config() -> Config {
         Config {
-            episodes_per_update: 2,
             epochs: 1,
             minibatch_size: 8,
             clip: 0.2,
@@ -155,10 +136,13 @@ mod tests {
             learning_rate_decay: Span::episodes(100.0),
             entropy_bonus: 0.0,
             target_kl: 0.0,
-            gae_lambda: 1.0,
-            value_rate: 0.01,
-            value_prior: 0.0,
-            stage_widths: vec![1],
+            tables: TableConfig {
+                episodes_per_update: 2,
+                gae_lambda: 1.0,
+                value_rate: 0.01,
+                value_prior: 0.0,
+                stage_widths: vec![1],
+            },
         }
     }
 

@@ -24,13 +24,11 @@ use crate::AgentError;
 use crate::policy_gradient::rollout::Decision;
 use crate::policy_gradient::stage_table::{StageTable, score_function};
 use crate::policy_gradient::{ActorCritic, Improve, OnPolicy, TableConfig, Visit, mean_kl};
-use crate::settings::{at_least, not_negative, positive, positive_span, probability, require};
+use crate::settings::{at_least, not_negative, positive, positive_span, require};
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
-    /// Episodes of one policy before it is changed.
-    pub episodes_per_update: usize,
     /// Initial δ, …
     pub max_kl: f64,
     /// … which falls as 1/(1 + t/this).
@@ -43,19 +41,13 @@ pub struct Config {
     pub line_search_steps: usize,
     /// b.
     pub backtrack_factor: f64,
-    /// λ of the advantages.
-    pub gae_lambda: f64,
-    /// Least step size of the values.
-    pub value_rate: f64,
-    /// Visits by which values are shrunk towards those of their group.
-    pub value_prior: f64,
-    /// Widths of the groups of stages whose tables add up: `[1]` is one row per (h, s).
-    pub stage_widths: Vec<usize>,
+    /// The tables and what they learn from.
+    #[serde(flatten)]
+    pub tables: TableConfig,
 }
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        at_least("episodes_per_update", self.episodes_per_update, 1)?;
         at_least("cg_iterations", self.cg_iterations, 1)?;
         at_least("line_search_steps", self.line_search_steps, 1)?;
         positive("max_kl", self.max_kl)?;
@@ -63,13 +55,7 @@ impl Config {
         not_negative("damping", self.damping)?;
         let b = self.backtrack_factor;
         require("backtrack_factor", 0.0 < b && b < 1.0, "lie in (0, 1)", &b)?;
-        probability("gae_lambda", self.gae_lambda)?;
-        self.tables().check()
-    }
-
-    fn tables(&self) -> TableConfig {
-        let Self { value_rate, value_prior, .. } = *self;
-        TableConfig { stage_widths: self.stage_widths.clone(), value_rate, value_prior }
+        self.tables.check()
     }
 }
 
@@ -83,18 +69,14 @@ impl Trpo {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        let tables = ActorCritic::new("trpo", &config.tables(), spec, seed)?;
+        let tables = ActorCritic::new("trpo", &config.tables, spec, seed)?;
         Ok(Self { method: config, tables })
     }
 }
 
 impl Improve for Config {
-    fn episodes_per_update(&self) -> usize {
-        self.episodes_per_update
-    }
-
-    fn gae_lambda(&self) -> f64 {
-        self.gae_lambda
+    fn tables(&self) -> &TableConfig {
+        &self.tables
     }
 
     fn improve(&self, tables: &mut ActorCritic, advantages: &[f64], clock: &Clock) {
