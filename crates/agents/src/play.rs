@@ -110,6 +110,9 @@ impl Play {
     }
 
     /// One step of all lanes; returns the steps that were taken and the episodes that ended, in the order of the lanes.
+    ///
+    /// When the environment fails to reset or to step, open episodes stay as they were. When a result cannot be used, all of
+    /// them are given up: some lanes have moved on and others not.
     pub fn tick(&mut self, player: &mut dyn Player) -> Result<(usize, Vec<Finished>), PlayError> {
         for lane in 0..self.episodes.len() {
             if self.episodes[lane].is_none()
@@ -121,9 +124,26 @@ impl Play {
         }
         let actions = self.act(player);
         let seen = self.lanes.step(&actions)?;
-        assert_eq!(seen.len(), actions.len(), "results of a step, want one per lane");
+        let observed = self.observe_all(seen, &actions, player);
+        if observed.is_err() {
+            self.abandon();
+        }
+        observed
+    }
+
+    /// What came of a step of all lanes.
+    fn observe_all(
+        &mut self,
+        seen: Vec<Seen>,
+        actions: &[Option<usize>],
+        player: &mut dyn Player,
+    ) -> Result<(usize, Vec<Finished>), PlayError> {
+        if seen.len() != actions.len() {
+            let (got, want) = (seen.len(), actions.len());
+            return Err(EnvError::new(format!("a step of {want} lanes gave {got} results")).into());
+        }
         let (mut steps, mut finished) = (0, Vec::new());
-        for (lane, (seen, action)) in seen.into_iter().zip(actions).enumerate() {
+        for (lane, (seen, &action)) in seen.into_iter().zip(actions).enumerate() {
             match (seen, action) {
                 // An environment may restart a lane by itself; a closed one stays between episodes.
                 (Seen::Start(_), None) if self.closed[lane] => {}
@@ -134,9 +154,8 @@ impl Play {
                 }
                 (Seen::Nothing, _) | (Seen::Step(_), None) => {}
                 (Seen::Start(_), Some(_)) => {
-                    return Err(
-                        EnvError::new(format!("lane {lane} started an episode instead of a step")).into()
-                    );
+                    let message = format!("lane {lane} started an episode instead of a step");
+                    return Err(EnvError::new(message).into());
                 }
             }
         }
@@ -532,6 +551,10 @@ mod tests {
             assert_eq!(play.tick(&mut player).unwrap_err().to_string(), message);
             let stored: Vec<_> = player.stored.iter().map(|row| (row.0, row.1)).collect();
             assert_eq!(stored, [(0, 0), (1, 0), (0, 1)]);
+            // Lane 0 has moved on and lane 1 has not: both episodes are given up, and new ones begin.
+            assert!(!play.is_open());
+            play.tick(&mut player).unwrap();
+            assert_eq!(player.stored.last().map(|row| (row.0, row.1)), Some((1, 0)));
         }
     }
 
