@@ -193,7 +193,7 @@ fn an_interrupt_checkpoints_and_ends_with_130() {
         assert_eq!(output.status.code(), Some(130));
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.starts_with("error: interrupted after a checkpoint at episode "), "{said}");
-        assert!(said.contains("hint: `bqrl train --resume run` goes on"), "{said}");
+        assert!(said.contains("hint: `bqrl train --resume run` resumes it"), "{said}");
     }
 }
 
