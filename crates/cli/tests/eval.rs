@@ -47,5 +47,5 @@ fn wrong_requests_are_refused() {
         assert!(message.contains(said), "bqrl {}: {message}", arguments.join(" "));
     }
     std::fs::remove_dir_all(desk.path("run/seed-42/checkpoints")).unwrap();
-    assert!(desk.refusal(&["eval", "run"]).contains("seed 42, its checkpoint: there is none yet"));
+    assert!(desk.refusal(&["eval", "run"]).contains("seed 42, its checkpoint: no checkpoint has been written yet"));
 }
