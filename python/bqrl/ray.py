@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(table)
         return 0
     except KeyboardInterrupt:
-        print("error: interrupted\nhint: the same command goes on", file=sys.stderr)
+        print("error: interrupted\nhint: the same command resumes it", file=sys.stderr)
         return 130
     except (ValueError, ImportError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,7 +1,7 @@
-//! Agents: one folder per algorithm, its file opening with the equations, all behind one small surface.
+//! Agents: one folder per algorithm, with the equations at the top of its file, all behind one small interface.
 //!
 //! An agent sees an [`EnvSpec`](bqrl_mdp::env::EnvSpec) and transitions; it never sees the true model. Evaluating it cannot change it:
-//! [`Agent::serve`] and [`Agent::decide`] take `&self`. The loop that plays is [`play`]; what agents learn from is in
+//! [`Agent::serve`] and [`Agent::decide`] take `&self`. The loop that plays is [`play`]; the memory of agents is in
 //! [`experience`].
 
 pub mod deep_bqrl;
@@ -38,7 +38,7 @@ pub use self::settings::{AgentError, Kernels};
 pub struct Input<'a> {
     /// Decisions taken so far, counted from 0.
     pub stage: usize,
-    /// What is seen.
+    /// The observation.
     pub observation: &'a Observation,
     /// The reward collected before this decision.
     pub collected: f64,
@@ -47,22 +47,22 @@ pub struct Input<'a> {
 /// (x, a, r, x', d); d is in `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Transition<'a> {
-    /// Where the action was taken.
+    /// x: where the action was taken.
     pub x: Input<'a>,
     /// The action.
     pub action: usize,
     /// Its reward.
     pub reward: f64,
-    /// Where it led.
+    /// x': where the action led.
     pub next: Input<'a>,
     /// Whether, and why, the episode is over.
     pub end: End,
 }
 
-/// What belongs to one episode: the loop keeps it for each lane and hands it back with every decision.
+/// The memory of one episode: the loop keeps it for each lane and passes it to every decision.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Memo {
-    /// The target that is held for the whole episode, of an agent that holds one.
+    /// The target of the whole episode, for an agent that has one.
     pub target: Option<Target>,
     /// The critic that the episode follows; `None` for all of them.
     pub critic: Option<usize>,
@@ -71,9 +71,9 @@ pub struct Memo {
 /// A lane that waits for an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// What its episode holds on to.
+    /// The memory of its episode.
     pub memo: &'a Memo,
-    /// Where it is.
+    /// Its input x.
     pub x: Input<'a>,
 }
 
@@ -124,7 +124,7 @@ impl Served {
         }
     }
 
-    /// Whether every level has a policy of its own.
+    /// Whether every level has its own policy.
     pub fn is_per_level(&self) -> bool {
         matches!(self, Served::PerLevel(_))
     }
@@ -143,37 +143,37 @@ pub struct Prediction {
     pub value: f64,
 }
 
-/// A learner. It may move to another thread, and several threads may ask it what it would do.
+/// A learner. It may move to another thread, and several threads may ask for its decisions.
 ///
 /// Acting, storing and learning are separate calls: learning from a log is `store` and `learn` without `act`.
 pub trait Agent: Send + Sync {
-    /// An episode starts in a lane; returns what the lane keeps until its end. Steps of an earlier episode that did not
-    /// end were given up.
+    /// An episode starts in a lane; returns the memory of the episode. If an earlier episode of the lane did not end, it was
+    /// abandoned.
     fn begin(&mut self, clock: &Clock, lane: usize, start: &Observation) -> Memo;
     /// The behaviour policy, exploration included: one action per waiting lane.
     fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize>;
     /// Remembers a transition of a lane.
     fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError>;
-    /// Makes the updates that are due after what was stored.
+    /// Makes the updates that are due after the stored transitions.
     fn learn(&mut self, clock: &Clock) -> Result<(), LearnError>;
     /// The policies that the agent would output now for these levels. An agent that was trained for one objective
     /// serves that one.
     fn serve(&self, levels: &[Buffer], objective: Objective) -> Served;
     /// A served policy at x: appends (action, probability) pairs to `choice`, which is empty; probabilities sum to 1.
     fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>);
-    /// What the critics predict of the return from x on; empty for an agent that does not predict laws.
+    /// The critics' predictions of the return from x on; empty for an agent that does not predict laws.
     fn predictions(&self, x: &Input) -> Vec<Prediction>;
-    /// Whether [`decide`](Self::decide) gives distributions; evaluation then reports the mode and, beside it, the
+    /// Whether [`decide`](Self::decide) gives distributions; evaluation then reports both the mode and the
     /// distribution itself.
     fn is_stochastic(&self) -> bool;
-    /// Gradient updates made so far; for an agent without gradients, whatever it counts as learning.
+    /// Gradient updates made so far; an agent without gradients counts its own kind of update.
     fn updates(&self) -> u64;
     /// Everything that training resumes from, as named files: safetensors for arrays, JSON for the rest.
     /// A sealed part that the store already `has` is named without its bytes.
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part>;
-    /// Restores what [`save`](Self::save) gave, into an agent made with the same settings.
+    /// Restores the result of [`save`](Self::save), into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
-    /// What was learned, networks or tables, as a safetensors file that other tools can read.
+    /// The learned networks or tables, as a safetensors file that other tools can read.
     fn weights(&self) -> Vec<u8>;
 }
 
@@ -253,7 +253,7 @@ pub enum LearnError {
     /// An entry of a table is no longer a finite number; smaller steps may help.
     #[error("the table of {table} is no longer finite after update {step}")]
     TableDiverged {
-        /// What the table holds.
+        /// The contents of the table.
         table: &'static str,
         /// The agent's updates so far.
         step: u64,

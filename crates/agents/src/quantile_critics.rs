@@ -1,4 +1,4 @@
-//! What Deep-BQRL and QR-DQN have in common: M quantile critics z_θm(x, a) of the remaining return, the replay 𝒟 that they
+//! The common part of Deep-BQRL and QR-DQN: M quantile critics z_θm(x, a) of the remaining return, the replay 𝒟 that they
 //! learn from, and their settings.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! α_t       = learning_rate + learning_rate_extra / (1 + t/learning_rate_decay)
 //! ```
 //!
-//! What differs between the two, the score that chooses a⁺ and the exploration, is in their own files.
+//! The two differ in the score that chooses a⁺ and in the exploration; these are in their own files.
 
 use bqrl_math::buffer::eta;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -67,7 +67,7 @@ pub struct CriticConfig {
 }
 
 impl CriticConfig {
-    /// Refuses settings that make no critics.
+    /// Refuses invalid settings.
     pub(crate) fn check(&self) -> Result<(), AgentError> {
         at_least("n_quantiles", self.n_quantiles, 1)?;
         at_least("batch_size", self.batch_size, 1)?;
@@ -124,7 +124,7 @@ pub(crate) struct QuantileCritics {
     minibatch: Minibatch,
 }
 
-/// What is saved beside the arrays.
+/// The saved state other than the arrays.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct CriticState {
     updates: u64,
@@ -174,7 +174,7 @@ impl QuantileCritics {
         self.n_actions
     }
 
-    /// What a reward of 1 is in the problem's own units.
+    /// A critic's reward of 1, in the problem's own units.
     pub fn reward_scale(&self) -> f64 {
         self.reward_scale
     }
@@ -246,14 +246,14 @@ impl QuantileCritics {
         predictions
     }
 
-    /// The parts of a checkpoint, and what belongs into the agent's own.
+    /// The parts of a checkpoint, and the state that the agent saves with its own.
     pub fn save(&self, has: &dyn Fn(&str) -> bool) -> (Vec<Part>, CriticState) {
         let mut parts = vec![Part::new("critics.safetensors", self.critics.to_bytes())];
         parts.extend(self.replay.save(has));
         (parts, CriticState { updates: self.updates, rng: saved::position(&self.rng) })
     }
 
-    /// Restores what [`save`](Self::save) gave; nothing is changed when something does not fit.
+    /// Restores the result of [`save`](Self::save); nothing is changed if something does not fit.
     pub fn restore(&mut self, state: &CriticState, file: saved::Parts) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         self.replay.restore(file)?;

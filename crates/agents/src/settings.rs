@@ -1,4 +1,4 @@
-//! Checking the settings of agents: the caller's mistake is one line with the key, the value and what is allowed.
+//! Checks the settings of agents: an error is one line with the key, the value and the allowed range.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ pub enum AgentError {
     Setting {
         /// Which.
         key: &'static str,
-        /// What is allowed.
+        /// The allowed range.
         want: String,
-        /// What was given.
+        /// The given value.
         got: String,
     },
     /// The networks would have impossible sizes.
@@ -38,12 +38,12 @@ pub enum AgentError {
         algo: &'static str,
         /// The problem.
         problem: String,
-        /// What its observations are.
+        /// The kind of its observations.
         observations: String,
     },
 }
 
-/// Refuses a setting that does not hold.
+/// Refuses a setting that violates its condition.
 pub(crate) fn require(
     key: &'static str,
     holds: bool,
@@ -53,7 +53,7 @@ pub(crate) fn require(
     if holds { Ok(()) } else { Err(AgentError::Setting { key, want: want.to_owned(), got: got.to_string() }) }
 }
 
-/// Refuses a count below the least that makes sense.
+/// Refuses a count below a minimum.
 pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<(), AgentError> {
     require(key, value >= least, &format!("be at least {least}"), &value)
 }

@@ -1,12 +1,12 @@
-//! `bqrl bench`: how fast the training step is on this machine.
+//! `bqrl bench`: the speed of the training step on this machine.
 //!
 //! ```text
 //! GFLOP/s  = steps/s × operations of the matrix products of one step
-//! fraction = GFLOP/s over what the core does when it multiplies and adds registers and nothing else
+//! fraction = GFLOP/s / the core's peak, measured with multiply-adds on registers alone
 //! ```
 //!
-//! Steps, acting and the peak are measured in turns, in many short rounds, and the fastest round of each counts: the
-//! machine may be busy, but it is never faster than it is. One core throughout.
+//! Steps, acting and the peak are measured in turns, in many short rounds. The fastest round of each counts, because other
+//! work on the machine can only slow a round down. Everything runs on one core.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::text::{number, table};
 
-/// A round of steps is at least this long, so that reading the clock costs nothing.
+/// The least duration of a round of steps, so that reading the clock costs nothing.
 const ROUND: Duration = Duration::from_millis(10);
 /// Calls in a round of acting.
 const ACTS: u32 = 200;
@@ -30,7 +30,7 @@ pub struct BenchArgs {
     /// Time for each shape
     #[arg(long, value_name = "SECONDS", default_value = "1", allow_negative_numbers = true)]
     seconds: f64,
-    /// The instructions to use; auto is the widest that this machine has
+    /// The vector instructions to use; auto takes the widest of this machine
     #[arg(long, default_value = "auto", value_parser = ["auto", "avx512", "avx2", "neon", "scalar"])]
     kernels: String,
     /// Print one JSON object
@@ -38,7 +38,7 @@ pub struct BenchArgs {
     json: bool,
 }
 
-/// `--json`: what scripts rely on.
+/// The output of `--json`, which scripts rely on.
 #[derive(Serialize)]
 struct Report {
     kernels: &'static str,

@@ -28,7 +28,7 @@ pub struct EnvsArgs {
     pub json: bool,
 }
 
-/// Lists, and exports when asked.
+/// Lists the problems, and exports one if asked.
 pub fn run(args: &EnvsArgs) -> Result<String, Failure> {
     let Some(name) = &args.problem else {
         return Ok(if args.json { listing_json(problems::list()) } else { listing(problems::list()) });
@@ -74,7 +74,7 @@ fn detail(info: &ProblemInfo, problem: &Problem) -> String {
     out
 }
 
-/// The start state by the id that an exported file gives it; built-in problems start in one state.
+/// The start state, by its id in an exported file; built-in problems have one start state.
 fn start(problem: &Problem) -> usize {
     problem.model.start()[0].0
 }

@@ -1,4 +1,4 @@
-//! `bqrl eval`: what a trained policy is worth at any risk level.
+//! `bqrl eval`: evaluates a trained policy at any risk level.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ pub struct EvalArgs {
     /// quantile instead of the point quantile [default: tau, or the run's own]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "BETA,…")]
     beta: Vec<f64>,
-    /// The seed whose policy is evaluated [default: all; --json gives the first its place at the top]
+    /// Evaluate only the policy of this seed [default: all seeds; the top level of --json has the first]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Episodes to play where exact values are out of reach [default: as in the run]
+    /// Episodes to play if exact evaluation is not possible [default: as in the run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     episodes: Option<u32>,
     /// Print one JSON object
@@ -45,13 +45,13 @@ pub struct EvalArgs {
     json: bool,
 }
 
-/// `--json`: what users and scripts rely on.
+/// The output of `--json`, which users and scripts rely on.
 #[derive(Serialize)]
 struct Report {
     run: String,
     seed: u64,
     exact: bool,
-    /// Episodes played where values are not exact.
+    /// Episodes played, if values are not exact.
     episodes: Option<usize>,
     /// Of the seed above.
     taus: Vec<Level>,
@@ -62,9 +62,9 @@ struct Report {
 #[derive(Clone, Serialize)]
 struct OfSeed {
     seed: u64,
-    /// Episodes that its policy was trained for, …
+    /// Episodes of training.
     trained: u64,
-    /// … and steps.
+    /// Steps of training.
     trained_steps: u64,
     taus: Vec<Level>,
 }
@@ -178,7 +178,7 @@ fn levels(args: &EvalArgs, config: &Config) -> Result<Vec<Buffer>, Failure> {
     taus.iter().enumerate().map(level).collect::<Result<_, _>>().map_err(Failure::usage)
 }
 
-/// The best Q_τ^β of any policy, mixtures included; nothing where the problem has too many returns.
+/// The best Q_τ^β of any policy, mixtures included; empty if the problem has too many returns.
 fn best_buffered(levels: &[Buffer], problem: &Problem) -> Vec<f64> {
     let Ok(planner) = Planner::exact(&problem.model, &|_, _, _| {}) else { return Vec::new() };
     levels.iter().map(|&level| planner.buffered(level, PASSES).mixture_upper).collect()
@@ -224,7 +224,7 @@ fn human(report: &Report, config: &Config) -> String {
     )
 }
 
-/// How long the policies were trained; of a run that is not over, also how long it is to be.
+/// How long the policies were trained; for an unfinished run, also its full length.
 fn trained(report: &Report, config: &Config) -> String {
     let length = config.run.length();
     let done = |seed: &OfSeed| length.done(&Clock { episodes: seed.trained, steps: seed.trained_steps });

@@ -1,13 +1,13 @@
-//! What went wrong, in the form that a user sees: `error: …`, perhaps `hint: …`, and an exit code.
+//! Errors in the form that a user sees: `error: …`, sometimes `hint: …`, and an exit code.
 
 /// The caller's mistake (exit code 2), a failure at run time (1), or an interruption that left nothing half written (130).
 #[derive(Debug)]
 pub struct Failure {
     /// 2, 1 or 130.
     pub code: u8,
-    /// One line: what, where, the value, the allowed range.
+    /// One line: the problem, its place, the value and the allowed range.
     pub message: String,
-    /// What to try instead.
+    /// A suggestion.
     pub hint: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl Failure {
         Self { code: 2, message: message.to_string(), hint: None }
     }
 
-    /// The world's: a full disk, a missing permission.
+    /// A failure at run time: a full disk, a missing permission.
     pub fn runtime(message: impl ToString) -> Self {
         Self { code: 1, message: message.to_string(), hint: None }
     }
@@ -29,7 +29,7 @@ impl Failure {
         Self { code: 130, message: message.to_string(), hint: None }
     }
 
-    /// Adds what to try instead.
+    /// Adds a suggestion.
     pub fn hint(mut self, hint: impl ToString) -> Self {
         self.hint = Some(hint.to_string());
         self

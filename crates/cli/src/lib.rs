@@ -38,23 +38,23 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The exact optimum of a problem at any risk level, with a certificate and the policy
+    /// Compute the exact optimum of a problem at any risk level, with a certificate and the policy
     Plan(plan::PlanArgs),
     /// Learn a policy and measure it against the exact optimum
     Train(train::TrainArgs),
     /// Choose an algorithm's dominant setting by successive halving on validation seeds
     Tune(tune::TuneArgs),
-    /// Every combination of listed settings, for every seed: on these cores, in shards, or on Slurm
+    /// Run every combination of listed settings for every seed: on the local cores, in shards, or on Slurm
     Sweep(sweep::SweepArgs),
-    /// The paper's experiments: its figures, its numbers beside ours, and the studies that it leaves open
+    /// Repeat the paper's experiments: its figures, its numbers compared with ours, and further studies
     Reproduce(reproduce::ReproduceArgs),
-    /// What a trained policy is worth, at any risk level
+    /// Evaluate a trained policy at any risk level
     Eval(eval::EvalArgs),
-    /// Figures and one self-contained HTML page about finished runs
+    /// Write figures and one self-contained HTML page about runs, finished or not
     Report(report::ReportArgs),
-    /// How fast the training step is on this machine
+    /// Measure the speed of the training step on this machine
     Bench(bench::BenchArgs),
-    /// The built-in problems with their parameters
+    /// List the built-in problems and their parameters
     Envs(envs::EnvsArgs),
 }
 
@@ -97,7 +97,7 @@ fn finish(result: Result<(), Failure>) -> u8 {
     }
 }
 
-/// A reader that has seen enough (`| head`) is no error.
+/// A reader that closes the pipe early (`| head`) is not an error.
 fn print(output: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(output.as_bytes()).and_then(|()| out.flush()) {
@@ -108,7 +108,7 @@ fn print(output: &str) -> Result<(), Failure> {
     }
 }
 
-/// Clap's message in this program's form: one `error:` line, one `hint:` line. Help and version are no errors.
+/// Clap's message in this program's form: one `error:` line, one `hint:` line. Help and version are not errors.
 fn parse_failure(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion) {
         return finish(print(&error.render().to_string()));
@@ -117,7 +117,7 @@ fn parse_failure(error: &clap::Error, arguments: &[OsString]) -> u8 {
         return error.print().map_or(1, |()| 2);
     }
     let rendered = error.to_string();
-    // Up to the first blank line: what is wrong. After it come tips and a usage line.
+    // The message ends at the first blank line. Tips and a usage line follow.
     let message = rendered.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
     let suggestion =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]

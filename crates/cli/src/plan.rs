@@ -1,4 +1,4 @@
-//! `bqrl plan`: the exact optimum at any risk level, its certificate, the policy, and pictures of both.
+//! `bqrl plan`: the exact optimum at any risk level, its certificate, the policy, and figures.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -38,17 +38,17 @@ pub struct PlanArgs {
         value_name = "TAU,…"
     )]
     tau: Vec<f64>,
-    /// Buffer widths in (0, tau], one for all levels or one per level: adds the buffered optimum and what the paper's own
-    /// rule attains; policies and pictures are then those of the buffered objective
+    /// Buffer widths in (0, tau], one for all levels or one per level. Adds the buffered optimum and the value of the
+    /// paper's rule; policies and figures are then those of the buffered objective
     #[arg(long, value_delimiter = ',', allow_negative_numbers = true, value_name = "BETA,…")]
     beta: Vec<f64>,
-    /// Round rewards to about this many values of the return, and report lower and upper bounds
+    /// Round rewards so that the return has about this many values, and report lower and upper bounds
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     grid: Option<u32>,
-    /// At most this many passes per level to spend a policy's slack on its mean [default: 12, fewer on large problems]
+    /// At most this many passes per level to raise a policy's mean within its slack [default: 12, fewer on large problems]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     refine: Option<usize>,
-    /// At most this many passes per level to close the buffered certificate [default: 200, fewer on large problems]
+    /// At most this many passes per level to tighten the buffered certificate [default: 200, fewer on large problems]
     #[arg(long, allow_negative_numbers = true, value_name = "N", requires = "beta")]
     passes: Option<usize>,
     /// Write the policies as CSV: tau, stage, state, collected, action
@@ -60,7 +60,7 @@ pub struct PlanArgs {
     /// Draw the laws of the return, with the buffer window shaded
     #[arg(long, value_name = "FILE.svg|png")]
     plot_law: Option<PathBuf>,
-    /// Threads to plan with; the results do not depend on it [default: all cores]
+    /// Number of threads; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object
@@ -71,7 +71,7 @@ pub struct PlanArgs {
     quiet: bool,
 }
 
-/// Plans, writes what was asked for, and returns what to print.
+/// Plans, writes the requested files, and returns the text to print.
 pub fn run(args: &PlanArgs) -> Result<String, Failure> {
     let levels = levels(args)?;
     for path in [&args.plot, &args.plot_law].into_iter().flatten() {
@@ -112,7 +112,7 @@ fn check_figure_path(path: &Path) -> Result<(), Failure> {
     Err(Failure::usage(format!("a figure is written as .svg or .png, got {}", path.display())))
 }
 
-/// Refuses outputs that would overwrite the input or each other, and folders that are not there, before the work starts.
+/// Refuses outputs that would overwrite the input or each other, and missing folders, before the work starts.
 fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
     let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
     let mut taken = vec![place(Path::new(&args.problem)).filter(|path| path.is_file())];
@@ -120,7 +120,7 @@ fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(Failure::runtime(format!(
-                "writing {}: there is no folder {}",
+                "writing {}: the folder {} does not exist",
                 path.display(),
                 folder.display()
             )));
@@ -129,7 +129,7 @@ fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
         let special = target.as_ref().is_some_and(|path| path.exists() && !path.is_file());
         if !special && taken.contains(&target) {
             return Err(Failure::usage(format!(
-                "{} would be overwritten: it is read or written already",
+                "{} would be overwritten: the command already reads or writes it",
                 path.display()
             )));
         }
@@ -147,7 +147,7 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
     };
     let note = |error: &TooManyReturns| {
         if !args.quiet {
-            eprintln!("note: {error}; rounding to {DEFAULT_GRID} values, bounds follow (--grid changes it)");
+            eprintln!("note: {error}; rounding to {DEFAULT_GRID} values and reporting bounds (--grid changes the number)");
         }
     };
     let request = Request {
@@ -274,7 +274,7 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
     out
 }
 
-/// Actions by stage and state, at the collected reward that the policy most likely has there; and that in words.
+/// Actions by stage and state, at the collected reward that is most likely there; and that reward in words.
 fn policy_cells(planner: &Planner, policy: &PlannedPolicy) -> (Vec<Vec<Option<usize>>>, &'static str) {
     let typical = planner.typical_collected(policy);
     let always_zero = typical.iter().flatten().flatten().all(|&c| c == 0.0);

@@ -16,13 +16,13 @@ pub struct ProblemFlags {
     /// A parameter of a built-in problem, e.g. --env offers=40; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = key_value)]
     pub parameters: Vec<(String, String)>,
-    /// Number of decisions in an episode; an MDP file needs it
+    /// Number of decisions in an episode; required for an MDP file
     #[arg(long, allow_negative_numbers = true, value_name = "H")]
     pub horizon: Option<usize>,
-    /// The state in which episodes start, by its id; an MDP file needs it
+    /// The id of the state in which episodes start; required for an MDP file
     #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub start: Option<u64>,
-    /// Weight of a reward one stage later, in (0, 1]
+    /// Discount factor per stage, in (0, 1]
     #[arg(long, allow_negative_numbers = true, value_name = "G")]
     pub discount: Option<f64>,
 }

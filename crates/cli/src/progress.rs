@@ -1,4 +1,4 @@
-//! What the user sees while runs go on, and how Ctrl-C reaches them.
+//! Progress of runs on the terminal, and the handling of Ctrl-C.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::failure::Failure;
 use crate::text::number;
 
-/// A bar on a terminal, a line at every tenth elsewhere.
+/// A progress bar on a terminal; otherwise a line at every tenth of the work.
 pub struct Display {
     bar: ProgressBar,
     lines: bool,
@@ -27,7 +27,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// For so many episodes or steps in all.
+    /// A display for this many episodes or steps in total.
     pub fn new(quiet: bool, total: u64, unit: &'static str) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new(total) };
@@ -60,27 +60,27 @@ impl Display {
         }
     }
 
-    /// Something odd but not fatal.
+    /// Prints a warning.
     pub fn note(&self, message: &str) {
         if self.notes {
             self.bar.suspend(|| eprintln!("warning: {message}"));
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The sum of runs' lengths, and its unit; steps where they are mixed, which then are only about right.
+/// The sum of the runs' lengths, and its unit. If the units are mixed, the sum counts as steps and is only approximate.
 pub fn total(lengths: &[Length]) -> (u64, &'static str) {
     let unit =
         if lengths.iter().all(|length| matches!(length, Length::Episodes(_))) { "episodes" } else { "steps" };
     (lengths.iter().map(|length| length.amount()).sum(), unit)
 }
 
-/// Does the work with hooks that show progress and stop at the first Ctrl-C; the second one ends the process at once.
+/// Does the work with hooks that show progress and stop it at the first Ctrl-C. The second Ctrl-C ends the process at once.
 pub fn with_hooks<T>(
     display: &Display,
     work: impl FnOnce(&Hooks) -> Result<T, Failure>,
@@ -99,7 +99,7 @@ pub fn with_hooks<T>(
     })
 }
 
-/// Threads to train on: so many, or one per core.
+/// The thread pool for training; one thread per core by default.
 pub fn pool(threads: Option<u16>) -> Result<ThreadPool, Failure> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads.map_or(0, usize::from))

@@ -1,6 +1,6 @@
 //! `bqrl report`: one self-contained page and its figures, about one run or several on the same problem.
 //!
-//! A run that is still training, or was interrupted, is reported as far as its rows are on disk.
+//! For a run that is still training, or was interrupted, the report covers the rows that are on disk.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,16 +22,16 @@ use crate::text::{number, table};
 #[allow(clippy::struct_excessive_bools)] // Flags are.
 #[derive(clap::Args)]
 pub struct ReportArgs {
-    /// Run directories; several must be about the same problem, and are compared
+    /// Run directories; several runs must be on the same problem and are compared
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Where report.html and figures/ go [default: one run: into its directory; several: reports/PROBLEM-1, -2, …]
+    /// Directory of report.html and figures/ [default: one run: its directory; several: reports/PROBLEM-1, -2, …]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace a report that is already there
+    /// Replace an existing report
     #[arg(long)]
     force: bool,
-    /// Leave out runs that are damaged or of another format, instead of stopping
+    /// Leave out runs that are damaged or have another format, instead of stopping
     #[arg(long)]
     skip_broken: bool,
     /// Print one JSON object
@@ -49,9 +49,9 @@ struct Output {
     figures: Vec<String>,
     problem: String,
     runs: Vec<String>,
-    /// `finished`; `running` where a run is; otherwise `interrupted` where one was.
+    /// `running` if a run is running, else `interrupted` if a run was interrupted, else `finished`.
     state: &'static str,
-    /// The mean over runs of the part that is done, from 0 to 1.
+    /// The finished part, as a mean over runs, from 0 to 1.
     fraction: f64,
     /// The runs that are unfinished.
     unfinished: Vec<UnfinishedOutput>,
@@ -102,18 +102,18 @@ struct MethodOutput {
 struct LevelOutput {
     tau: f64,
     beta: f64,
-    /// Where it is known.
+    /// Present if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     best_quantile: Option<f64>,
     seeds: Vec<u64>,
-    /// By the names of `summary.json`; those that the runs know.
+    /// The measures that the runs have, by their names in `summary.json`.
     measures: BTreeMap<&'static str, EstimateOutput>,
 }
 
 #[derive(Serialize)]
 struct EstimateOutput {
     mean: f64,
-    /// Student-t, 95 %, cut to what is possible. Of one seed: that of its evaluation, or null.
+    /// Student-t, 95 %, clipped to possible values. For one seed, the interval of its evaluation, or null.
     interval: Option<[f64; 2]>,
     /// Interquartile mean; null for fewer than five seeds.
     iqm: Option<f64>,
@@ -150,7 +150,7 @@ pub fn run(args: &ReportArgs) -> Result<String, Failure> {
     let figures = directory.join("figures");
     std::fs::create_dir_all(&figures)
         .map_err(|error| Failure::runtime(format!("creating {}: {error}", figures.display())))?;
-    // The page is written last, when all its figures are there.
+    // The page is written last, after all its figures.
     for (path, bytes) in files.iter().rev() {
         atomic::write(&directory.join(path), bytes).map_err(Failure::runtime)?;
     }
@@ -273,7 +273,7 @@ const SHOWN: [Measure; 4] =
 
 fn human(output: &Output) -> String {
     let levels = || output.methods.iter().flat_map(|method| &method.taus);
-    // A column that nothing is known for is left out.
+    // A column without any value is left out.
     let shown: Vec<Measure> = SHOWN
         .into_iter()
         .filter(|measure| levels().any(|level| level.measures.contains_key(measure.key())))
@@ -319,10 +319,10 @@ fn human(output: &Output) -> String {
             table(&rows)
         );
     }
-    text + &format!("The report is {} ({} figures beside it)\n", output.report, output.figures.len())
+    text + &format!("The report is {} ({} figures next to it)\n", output.report, output.figures.len())
 }
 
-/// `0.5 [0.4, 0.6]`; the mean alone where there is no interval.
+/// `0.5 [0.4, 0.6]`; the mean alone if there is no interval.
 fn mean_and_interval(estimate: &EstimateOutput) -> String {
     match estimate.interval {
         Some([low, high]) => format!("{} [{}, {}]", short(estimate.mean), short(low), short(high)),

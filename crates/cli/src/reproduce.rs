@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::progress::{Display, pool, total, with_hooks};
 use crate::studies::{self, Only};
 
-/// What there is to reproduce.
+/// The experiments that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum What {
     /// Figures 1 and 2
@@ -25,7 +25,7 @@ enum What {
     FrozenLake,
     /// Both
     All,
-    /// What the paper leaves open: settings, variants, scaling, and the floor under its rule
+    /// Questions that the paper leaves open: settings, variants, scaling, and the exact limit of its rule
     Studies,
 }
 
@@ -55,23 +55,23 @@ pub struct ReproduceArgs {
     /// Only this part of the studies; may be repeated
     #[arg(long, value_enum, value_name = "PART")]
     pub only: Vec<Only>,
-    /// A tenth of the episodes: a look at the shape of things, not at the numbers
+    /// Train for a tenth of the episodes: shows the shape of the results, not the numbers
     #[arg(long)]
     pub quick: bool,
-    /// Seeds: the paper's 42, 10042, 20042, then 101, 102, …
+    /// Number of seeds: the paper's 42, 10042, 20042, then 101, 102, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub seeds: u16,
-    /// Where everything is written; an interrupted reproduction goes on there [default: runs/reproduce or
-    /// runs/studies, with -quick behind it]
+    /// Directory of all results; an interrupted reproduction is resumed there [default: runs/reproduce or
+    /// runs/studies, followed by -quick with --quick]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Also write the tables as a Markdown page, and its figures beside it under figures/
+    /// Also write the tables as a Markdown page, with its figures in figures/ next to it
     #[arg(long, value_name = "FILE.md")]
     pub doc: Option<PathBuf>,
-    /// Begin again where runs with other settings are in the way
+    /// Replace runs that have other settings
     #[arg(long)]
     force: bool,
-    /// Seeds trained at a time; the results do not depend on it [default: all cores]
+    /// Seeds trained at the same time; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// Print one JSON object
@@ -89,7 +89,7 @@ struct Output {
     rows: Vec<RowOutput>,
 }
 
-/// One of the paper's numbers beside ours.
+/// One of the paper's numbers and ours.
 #[derive(Serialize)]
 struct RowOutput {
     problem: &'static str,
@@ -109,7 +109,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     }
     if !args.only.is_empty() {
         return Err(
-            Failure::usage("--only chooses among the studies").hint("`bqrl reproduce studies --only …`")
+            Failure::usage("--only is for the studies").hint("`bqrl reproduce studies --only …`")
         );
     }
     let default = if args.quick { "runs/reproduce-quick" } else { "runs/reproduce" };
@@ -155,11 +155,11 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     Ok(format!("{page}\nEverything is in {}\n", root.display()))
 }
 
-/// Trains what is not there yet.
+/// Trains the runs that are not finished.
 pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
     let ready = begin(root, planned, args.force).map_err(|error| match &error {
         BeginError::OtherSettings { .. } => {
-            Failure::usage(error).hint("--force begins it again, --out DIR goes elsewhere")
+            Failure::usage(error).hint("--force starts it again, --out DIR writes elsewhere")
         }
         error if error.is_usage() => Failure::usage(error),
         error => Failure::runtime(error),
@@ -179,13 +179,13 @@ pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(
         }
     }
     match interrupted {
-        Some(error) => Err(Failure::interrupted(error).hint("the same command goes on")),
+        Some(error) => Err(Failure::interrupted(error).hint("the same command resumes it")),
         None => Ok(()),
     }
 }
 
 impl ReproduceArgs {
-    /// The command that writes a page, and the commit of the sources where there is one.
+    /// The command that writes a page, and the commit of the sources, if there is one.
     pub fn written_by(&self, what: &str) -> String {
         let quick = if self.quick { " --quick" } else { "" };
         let only = |only: &Only| format!(" --only {}", only.name());
@@ -194,7 +194,7 @@ impl ReproduceArgs {
     }
 }
 
-/// The page with its figures beside it, here and where `--doc` wants it. Returns the paths of the figures.
+/// Writes the page with its figures to `path`, and to the path of `--doc`. Returns the paths of the figures.
 pub fn write(
     args: &ReproduceArgs,
     path: &Path,
@@ -208,7 +208,7 @@ pub fn write(
     Ok(written)
 }
 
-/// The commit of the sources that are being run, where there is one.
+/// The commit of the sources, if there is one.
 fn commit() -> String {
     let output = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     match output {

@@ -7,16 +7,16 @@ use std::process::Command;
 
 use crate::failure::Failure;
 
-/// Slurm's own default (`MaxArraySize = 1001`) allows indices up to this.
+/// The largest index that Slurm's default (`MaxArraySize = 1001`) allows.
 pub const MOST_TASKS: usize = 1000;
 
-/// What a script is made of; the paths are absolute.
+/// The parts of a script; the paths are absolute.
 pub struct Job<'a> {
     /// The job's name.
     pub name: &'a str,
     /// This program.
     pub program: &'a Path,
-    /// Where problems' files are looked for.
+    /// The directory in which problem files are looked up.
     pub working_directory: &'a Path,
     /// The sweep's directory, which holds its file.
     pub root: &'a Path,
@@ -37,13 +37,13 @@ impl Job<'_> {
         };
         let (root, program) = (text(self.root)?, text(self.program)?);
         let mut script = String::from(
-            "#!/bin/sh\n# Written by `bqrl sweep --slurm`. Submitted again, it goes on with what is not finished.\n",
+            "#!/bin/sh\n# Written by `bqrl sweep --slurm`. Submitted again, it resumes the unfinished runs.\n",
         );
         for option in [
             format!("--job-name={}", self.name),
             format!("--array=1-{}", self.tasks),
             "--cpus-per-task=1".to_owned(),
-            // A task that lost its node begins again, and its runs go on from their checkpoints.
+            // A task that lost its node starts again, and its runs resume from their checkpoints.
             "--requeue".to_owned(),
             "--open-mode=append".to_owned(),
             // % begins a pattern.

@@ -1,4 +1,4 @@
-//! `bqrl reproduce studies`: what the paper leaves open, as tables and figures.
+//! `bqrl reproduce studies`: questions that the paper leaves open, answered with tables and figures.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::progress::pool;
 use crate::reproduce::{ReproduceArgs, train, write};
 
-/// Something of the studies that can be asked for alone.
+/// A part of the studies that can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Only {
     /// All of the next five
@@ -31,7 +31,7 @@ pub enum Only {
     Lambda0,
     /// Buffered score, point quantile, mean, no bonus
     Variants,
-    /// Horizon and number of actions, with what they cost
+    /// Horizon and number of actions, with their cost
     Scaling,
     /// The paper's rule solved exactly, over τ and β
     Floor,
@@ -99,7 +99,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     Ok(format!("{page}\nEverything is in {}\n", root.display()))
 }
 
-/// The sweeps with their results, as the report wants them: it knows runs, but no configuration.
+/// The sweeps with their results, in the form of the report, which knows runs but not configurations.
 fn sweeps(root: &Path, studies: &Studies) -> Result<Vec<report::Sweep>, Failure> {
     let read = |planned: &bqrl_lab::reproduce::Planned| Run::read_finished(&root.join(&planned.name));
     let runs: Vec<Run> = studies.runs.iter().map(read).collect::<Result<_, _>>().map_err(Failure::runtime)?;

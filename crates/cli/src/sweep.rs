@@ -19,19 +19,19 @@ use crate::text::{number, table};
 #[allow(clippy::struct_excessive_bools)] // Flags are.
 #[derive(clap::Args)]
 pub struct SweepArgs {
-    /// The sweep: settings as in a configuration, and a section `grid` with lists of values
+    /// The sweep file: settings as in a configuration, and a section `grid` with lists of values
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Where the runs are written; an interrupted sweep goes on there [default: runs/FILE]
+    /// Directory of the runs; an interrupted sweep is resumed there [default: runs/FILE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only every N-th run, from the I-th on
+    /// Make only every N-th run, starting with the I-th
     #[arg(long, value_name = "I/N", conflicts_with_all = ["slurm", "collect"])]
     shard: Option<Shard>,
-    /// Show the runs and what there is of them, and make none
+    /// List the runs and their states, and make none
     #[arg(long, conflicts_with_all = ["slurm", "collect", "force"])]
     list: bool,
-    /// Make no run, only the table of those that are there
+    /// Make no runs; write the table of the finished ones
     #[arg(long, conflicts_with_all = ["slurm", "force"])]
     collect: bool,
     /// Write a job array for Slurm and submit it; options of sbatch follow after --
@@ -40,13 +40,13 @@ pub struct SweepArgs {
     /// Tasks of the job array [default: one per run, at most 1000]
     #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u16).range(1..))]
     tasks: Option<u16>,
-    /// Write the job array's script only
+    /// Write the script of the job array, but do not submit it
     #[arg(long, requires = "slurm")]
     no_submit: bool,
-    /// Begin again where runs with other settings are in the way
+    /// Replace runs that have other settings
     #[arg(long)]
     force: bool,
-    /// Runs made at a time; the results do not depend on it [default: all cores]
+    /// Runs made at the same time; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object
@@ -63,7 +63,7 @@ pub struct SweepArgs {
 #[derive(Serialize)]
 struct Output {
     directory: String,
-    /// Absent where only a shard was run.
+    /// Absent if only a shard was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
     runs: Vec<RunOutput>,
@@ -126,7 +126,7 @@ pub fn run(args: &SweepArgs, program: &Path) -> Result<String, Failure> {
     }
 }
 
-/// What is not finished. Runs with other settings in the way are refused before anything is written.
+/// The runs that are not finished. Existing runs with other settings are refused before anything is written.
 fn due(args: &SweepArgs, trials: &[Trial], root: &Path) -> Result<Vec<Trial>, Failure> {
     let mut due = Vec::new();
     for trial in trials {
@@ -140,7 +140,7 @@ fn due(args: &SweepArgs, trials: &[Trial], root: &Path) -> Result<Vec<Trial>, Fa
     Ok(due)
 }
 
-/// The directory and, in it, the file: what is submitted does not change when the user edits theirs.
+/// Makes the directory and copies the file into it, so that a submitted sweep does not change when the user edits the file.
 fn begin(root: &Path, text: &str) -> Result<(), Failure> {
     std::fs::create_dir_all(root)
         .map_err(|error| Failure::runtime(format!("creating {}: {error}", root.display())))?;
@@ -151,7 +151,7 @@ fn begin(root: &Path, text: &str) -> Result<(), Failure> {
     atomic::write(&path, text.as_bytes()).map_err(Failure::runtime)
 }
 
-/// Makes what is due. A run that fails, because its settings diverge, does not keep the others from their end.
+/// Makes the runs that are due. If a run fails, for example because its settings diverge, the others still run to their end.
 fn make(args: &SweepArgs, sweep: &Sweep, due: &[Trial], root: &Path) -> Result<(), Failure> {
     let lengths: Vec<Length> = due.iter().map(|trial| trial.config.run.length()).collect();
     let (total, unit) = total(&lengths);
@@ -164,7 +164,7 @@ fn make(args: &SweepArgs, sweep: &Sweep, due: &[Trial], root: &Path) -> Result<(
     let (stopped, failed): (Vec<_>, Vec<_>) = errors.partition(SweepError::is_interruption);
     if let n @ 1.. = stopped.len() {
         let message = format!("interrupted with {n} of {} runs to go", due.len());
-        return Err(Failure::interrupted(message).hint("the same command goes on"));
+        return Err(Failure::interrupted(message).hint("the same command resumes it"));
     }
     let n = failed.len();
     let Some(error) = failed.into_iter().next() else { return Ok(()) };
@@ -229,7 +229,7 @@ fn human(sweep: &Sweep, finished: &[Finished]) -> String {
     // The levels have a column of their own.
     let shown: Vec<usize> = (0..sweep.axes().len()).filter(|&k| sweep.axes()[k].key != "run.tau").collect();
     let mut rows = vec![shown.iter().map(|&k| sweep.axes()[k].label.clone()).collect::<Vec<_>>()];
-    // A column exists where its reference does.
+    // A column is shown only if its reference is known.
     let best = finished.iter().all(|(_, run)| run.taus.iter().all(|level| level.best_quantile.is_some()));
     let regret = finished.iter().all(|(_, run)| run.expected_return_regret.is_some());
     rows[0].extend(["τ", "seeds", "final Q_τ"].map(str::to_owned));
@@ -324,7 +324,7 @@ fn to_slurm(
         None => format!("`sbatch {shown}` submits {runs} runs in {tasks} tasks"),
     };
     Ok(format!(
-        "{what}\nWhen they are through, `bqrl sweep {} --out {} --collect` makes the table.\n",
+        "{what}\nWhen all are finished, `bqrl sweep {} --out {} --collect` makes the table.\n",
         args.file.display(),
         root.display()
     ))
@@ -333,7 +333,7 @@ fn to_slurm(
 fn failure(error: SweepError) -> Failure {
     match error {
         SweepError::OtherSettings { .. } => {
-            Failure::usage(error).hint("--force begins it again, --out DIR goes elsewhere")
+            Failure::usage(error).hint("--force starts it again, --out DIR writes elsewhere")
         }
         error if error.is_usage() => Failure::usage(error),
         error => Failure::runtime(error),

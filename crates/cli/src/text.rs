@@ -2,7 +2,7 @@
 
 pub use bqrl_report::numbers::number;
 
-/// Columns padded to their widest cell; the first row is the heading. Numbers align right, like everything here.
+/// Columns padded to their widest cell and aligned right; the first row is the heading.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -16,12 +16,12 @@ pub fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// The most states and the most columns of a map that is still read at a glance.
+/// The most states and columns of a map that is easy to read.
 const MAP_STATES: usize = 40;
 const MAP_COLUMNS: usize = 16;
 
 /// A policy as a map: a row per state (the last one on top, as in the paper's figures), a column per run of periods
-/// with the same actions. `None` when it would not fit a screen.
+/// with the same actions. `None` if it does not fit on a screen.
 pub fn policy_map(cells: &[Vec<Option<usize>>], states: &[String], actions: &[String]) -> Option<String> {
     let marks = marks(actions)?;
     let shown: Vec<usize> =
@@ -53,7 +53,7 @@ pub fn policy_map(cells: &[Vec<Option<usize>>], states: &[String], actions: &[St
     Some(format!("{}  {}, · = cannot occur\n", table(&rows), legend.join(", ")))
 }
 
-/// One short mark per action: an arrow for a direction, else the shortest prefix that tells the names apart.
+/// One short mark per action: an arrow for a direction, otherwise the shortest prefixes that are all different.
 fn marks(actions: &[String]) -> Option<Vec<String>> {
     let arrows = [("left", "←"), ("down", "↓"), ("right", "→"), ("up", "↑")];
     let arrow =
@@ -65,7 +65,7 @@ fn marks(actions: &[String]) -> Option<Vec<String>> {
         let marks: Vec<String> = actions
             .iter()
             .map(|name| {
-                // "order-3" is told apart by its number, "stop" by its letter.
+                // "order-3" is identified by its number, "stop" by its letter.
                 let word = name.rsplit([' ', '-']).next().unwrap_or(name);
                 word.chars().take(length).collect::<String>().to_uppercase()
             })

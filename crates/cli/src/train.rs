@@ -33,7 +33,7 @@ pub struct TrainArgs {
     /// Training episodes [default: 2000; 5000 on frozen-lake]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     episodes: Option<u32>,
-    /// Training steps instead of episodes, over all lanes
+    /// Training steps over all lanes; replaces --episodes
     #[arg(long, allow_negative_numbers = true, value_name = "N", conflicts_with = "episodes")]
     steps: Option<u64>,
     /// Copies of the environment that are played side by side [default: 1]
@@ -48,16 +48,16 @@ pub struct TrainArgs {
     /// One setting, e.g. --set agent.kappa=1.0; may be repeated
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
-    /// Where the run is written [default: runs/PROBLEM-ALGO-1, -2, …]
+    /// Directory of the run [default: runs/PROBLEM-ALGO-1, -2, …]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Replace a run that is already there
+    /// Replace the run that is in this directory
     #[arg(long, requires = "out")]
     force: bool,
     /// Resume an interrupted run
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Seeds trained at a time; the results do not depend on it [default: all cores]
+    /// Seeds trained at the same time; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object
@@ -100,7 +100,7 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     }
 }
 
-/// Preset, file, flags, overrides; or the configuration of the run to resume, which none of them may change.
+/// The configuration from preset, file, flags and overrides; or that of the run to resume, which flags may not change.
 fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> {
     let read = |path: &Path| {
         std::fs::read_to_string(path)
@@ -218,7 +218,7 @@ fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Res
 }
 
 fn human(summary: &Summary) -> String {
-    // A column exists where its reference does.
+    // A column is shown only if its reference is known.
     let best = summary.taus.iter().all(|level| level.best_quantile.is_some());
     let rule = summary.taus.iter().any(|level| level.rule_quantile.is_some());
     let mut head = vec!["seed", "τ", "final Q_τ"];

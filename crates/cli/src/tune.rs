@@ -16,16 +16,16 @@ use crate::text::{number, table};
 /// Flags of `bqrl tune`.
 #[derive(clap::Args)]
 pub struct TuneArgs {
-    /// Built-in problems or MDP files; several share one value [default: asset-selling]
+    /// Built-in problems or MDP files; one value is chosen for all of them [default: asset-selling]
     #[arg(value_delimiter = ',', value_name = "PROBLEM,…")]
     problems: Vec<String>,
     /// The algorithm; `bqrl train --help` lists them [default: deep-bqrl]
     #[arg(long, value_name = "NAME")]
     algo: Option<String>,
-    /// Risk levels in (0, 1) that the value must serve [default: the preset's]
+    /// Risk levels in (0, 1); one value is chosen for all of them [default: the preset's]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "TAU,…")]
     tau: Vec<f64>,
-    /// The setting that is varied [default: the algorithm's dominant one]
+    /// The setting to vary [default: the algorithm's dominant one]
     #[arg(long, value_name = "agent.KEY", requires_all = ["low", "high"])]
     key: Option<String>,
     /// The smallest value
@@ -34,25 +34,25 @@ pub struct TuneArgs {
     /// The largest value
     #[arg(long, allow_negative_numbers = true, value_name = "HIGH")]
     high: Option<f64>,
-    /// Values on the logarithmic grid
+    /// Number of values on the logarithmic grid
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 16)]
     points: usize,
-    /// Episodes of a full trial [default: 2000; 5000 on frozen-lake]
+    /// Training episodes of a full trial [default: 2000; 5000 on frozen-lake]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     episodes: Option<u32>,
     /// Validation seeds; the held-out ones are refused [default: 1000,1001,1002]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "SEED,…")]
     seeds: Vec<u32>,
-    /// Another setting, the same for all values; may be repeated
+    /// Another setting, the same in all trials; may be repeated
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
-    /// Where the search is written [default: runs/tune-ALGO-1, -2, …]
+    /// Directory of the search [default: runs/tune-ALGO-1, -2, …]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with an interrupted search
+    /// Resume an interrupted search
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Seeds trained at a time; the results do not depend on it [default: all cores]
+    /// Seeds trained at the same time; the results do not depend on it [default: all cores]
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object
@@ -137,8 +137,8 @@ fn begin(args: &TuneArgs) -> Result<(Search, PathBuf), Failure> {
     search.prepare().map_err(|error| failure(error, Path::new("")))?;
     let dir = match &args.out {
         Some(dir) if dir.join("tune.toml").exists() => {
-            return Err(Failure::usage(format!("{} holds a search already", dir.display()))
-                .hint("--resume goes on with it"));
+            return Err(Failure::usage(format!("{} already holds a search", dir.display()))
+                .hint("--resume resumes it"));
         }
         Some(dir) => dir.clone(),
         None => unique_name(Path::new("runs"), &format!("tune-{name}")).map_err(Failure::runtime)?,
@@ -150,7 +150,7 @@ fn begin(args: &TuneArgs) -> Result<(Search, PathBuf), Failure> {
     Ok((search, dir))
 }
 
-/// A search that was written down.
+/// Reads the stored search.
 fn resume(args: &TuneArgs, dir: &Path) -> Result<Search, Failure> {
     let given = !args.problems.is_empty()
         || args.algo.is_some()
@@ -160,7 +160,7 @@ fn resume(args: &TuneArgs, dir: &Path) -> Result<Search, Failure> {
         || !args.seeds.is_empty()
         || !args.set.is_empty();
     if given {
-        return Err(Failure::usage("a search goes on as it began: --resume takes no other settings"));
+        return Err(Failure::usage("--resume uses the settings of the search and takes no others"));
     }
     let path = dir.join("tune.toml");
     let named = |error: &dyn ToString| Failure::usage(format!("{}: {}", path.display(), error.to_string()));
@@ -169,7 +169,7 @@ fn resume(args: &TuneArgs, dir: &Path) -> Result<Search, Failure> {
 }
 
 fn failure(error: TuneError, dir: &Path) -> Failure {
-    let again = format!("`bqrl tune --resume {}` goes on", dir.display());
+    let again = format!("`bqrl tune --resume {}` resumes it", dir.display());
     match error {
         TuneError::Run { error: error @ RunError::Interrupted { .. }, .. } => {
             Failure::interrupted(error).hint(again)
@@ -181,7 +181,7 @@ fn failure(error: TuneError, dir: &Path) -> Failure {
 
 fn human(report: &Report) -> String {
     let mut rows = vec![
-        ["round", "episodes", report.search.key.as_str(), "score", "late return", "goes on"]
+        ["round", "episodes", report.search.key.as_str(), "score", "late return", "continues"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -198,7 +198,7 @@ fn human(report: &Report) -> String {
         }
     }
     format!(
-        "{}\n\nBest: {} = {}. The score is the mean gap an episode, in units of the range of returns; less is better.\n\
+        "{}\n\nBest: {} = {}. The score is the mean gap per episode, divided by the range of returns; lower is better.\n\
          The preset is {}; `bqrl train --algo {} --config {}` uses it.\n",
         table(&rows).trim_end_matches('\n'),
         report.search.key,

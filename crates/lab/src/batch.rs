@@ -1,4 +1,4 @@
-//! Many runs at once: all seeds of all runs share the cores, and each run ends as if it had been alone.
+//! Many runs at once: all seeds of all runs share the cores, and each run has the same result as if it ran alone.
 
 use std::io;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::task::{References, RestrictedActions, Table, Task};
 pub struct Prepared {
     /// Every setting.
     pub config: Config,
-    /// What is learned.
+    /// The task.
     pub task: Arc<dyn Task>,
-    /// What it is measured against.
+    /// The references of its measures.
     pub references: Arc<References>,
 }
 
@@ -39,7 +39,7 @@ pub enum PrepareError {
     Restricted {
         /// The problem.
         name: String,
-        /// Where.
+        /// The missing action.
         error: RestrictedActions,
     },
     /// The agent cannot be made.
@@ -103,11 +103,11 @@ pub fn load(config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
 pub struct Ready {
     /// Every setting.
     pub config: Config,
-    /// What is learned.
+    /// The task.
     pub task: Arc<dyn Task>,
-    /// What it is measured against.
+    /// The references of its measures.
     pub references: Arc<References>,
-    /// Where it is written, with its configuration in place.
+    /// Its directory, which holds the configuration.
     pub dir: RunDir,
     /// Held while it runs.
     pub lock: Lock,
@@ -119,16 +119,17 @@ struct Span {
     ended: f64,
 }
 
-/// Runs everything on the current thread pool. Seeds are started in the order of the list; every result stands by its run.
+/// Runs everything on the current thread pool. Seeds are started in the order of the list; results have the order of the
+/// runs.
 pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> {
-    // First of all, so that a run in progress can be read with its references.
+    // Written first, so that a run in progress can be read with its references.
     let described: Vec<io::Result<()>> =
         runs.par_iter().map(|run| outcome::describe(&run.dir, &*run.task, &run.references)).collect();
     let seeds: Vec<(&Ready, u64)> =
         runs.iter().flat_map(|run| run.config.run.seeds.iter().map(move |&seed| (run, seed))).collect();
     let results: Vec<(Result<Finished, RunError>, Span)> = seeds
         .par_iter()
-        // One seed at a time, in order: a long run must not wait in the pile of a busy thread.
+        // One seed at a time, in order: a long run must not wait in the queue of a busy thread.
         .with_max_len(1)
         .map(|(run, seed)| {
             let began = (hooks.clock)();
@@ -153,7 +154,7 @@ pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> 
         .collect()
 }
 
-/// Sums up the seeds of a run; of several errors the one that is no mere interruption.
+/// Summarises the seeds of a run. Of several errors, one that is not an interruption is returned.
 fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Result<Summary, RunError> {
     let (mut finished, mut failed) = (Vec::new(), None);
     let (mut began, mut ended) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -174,7 +175,7 @@ fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Resu
     conclude(config, &**task, references, dir, &finished, ended - began)
 }
 
-/// Writes what a finished run leaves beside its seeds.
+/// Writes the files of a finished run that do not belong to a seed.
 pub fn conclude(
     config: &Config,
     task: &dyn Task,

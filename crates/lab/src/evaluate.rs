@@ -1,8 +1,8 @@
-//! The law of a policy's return: exact where the set of possible returns allows it, else from episodes that are played.
+//! The law of a policy's return: exact if the set of possible returns allows it, otherwise from played episodes.
 //!
-//! Playing uses the one play loop, many lanes at a time. Lane k plays episodes k, k + n, k + 2n, … and then stops: were
-//! episodes taken as they finish, short ones would be over-represented. Every evaluation of a seed plays with the same
-//! draws, so that two policies differ by what they do and not by luck.
+//! Playing uses the common play loop, with many lanes at a time. Lane k plays episodes k, k + n, k + 2n, … and then stops. If
+//! episodes were counted as they finish, short ones would be over-represented. Every evaluation of a seed uses the same
+//! random draws, so that two policies differ by their actions and not by luck.
 
 use bqrl_agents::play::{Play, PlayError, Player};
 use bqrl_agents::{LearnError, Memo, ServedPolicy, Transition, Waiting};
@@ -19,7 +19,7 @@ const LANES: usize = 32;
 /// The confidence of reported intervals.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What is known of a policy's return.
+/// The measured return of a policy.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Its law, or that of the sample.
@@ -38,7 +38,7 @@ impl Measured {
     }
 }
 
-/// Measures a policy; `episodes` are played where exact values are out of reach.
+/// Measures a policy; `episodes` are played if exact evaluation is not possible.
 pub fn measure(
     policy: ServedPolicy,
     task: &dyn Task,
@@ -55,7 +55,7 @@ pub fn measure(
     Ok(Measured { mean: law.mean(), law, sample: Some(returns) })
 }
 
-/// The returns of so many episodes, in the order of the episodes.
+/// The returns of this many episodes, in the order of the episodes.
 fn play(policy: ServedPolicy, task: &dyn Task, episodes: usize, seed: u64) -> Result<Vec<f64>, PlayError> {
     let lanes = task.lanes(seed, Purpose::Evaluation, LANES.min(episodes))?;
     let n = lanes.n_lanes();
@@ -68,7 +68,7 @@ fn play(policy: ServedPolicy, task: &dyn Task, episodes: usize, seed: u64) -> Re
     while (0..n).any(|lane| returns[lane].len() < quota(lane)) {
         let (_, finished) = play.tick(&mut player)?;
         for episode in finished {
-            // A vector environment may go on in a lane that has done its part.
+            // A vector environment may continue to play in a lane that has finished its episodes.
             if returns[episode.lane].len() < quota(episode.lane) {
                 returns[episode.lane].push(episode.episode_return);
             }

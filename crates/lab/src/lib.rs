@@ -1,8 +1,8 @@
 //! Experiments: TOML → checked configuration ([`config`]) → task and references ([`task`]) → training and its measures
-//! ([`train`], [`evaluate`]) → a run directory that survives anything ([`run`], [`records`], many of them: [`batch`]) and
-//! holds what reports need ([`outcome`], [`summary`]).
-//! Whole plans: [`plan`]. Grids of settings, on any engine: [`sweep`]. The paper's experiments: [`reproduce`], and what it
-//! leaves open: [`studies`].
+//! ([`train`], [`evaluate`]) → a run directory that survives interruptions ([`run`], [`records`]; many runs: [`batch`])
+//! and holds the tables for reports ([`outcome`], [`summary`]).
+//! Complete plans: [`plan`]. Grids of settings, on any engine: [`sweep`]. The paper's experiments: [`reproduce`], and further
+//! studies: [`studies`].
 
 pub mod batch;
 pub mod config;

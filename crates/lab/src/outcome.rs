@@ -1,8 +1,8 @@
-//! What a finished run leaves for reports: plain tables, so that reading them needs neither agents nor models.
+//! The tables that a finished run writes for reports. They are plain, so that reading them needs neither agents nor models.
 //!
 //! | file | columns |
 //! |---|---|
-//! | `problem.json` | names, horizon, and what is exactly best |
+//! | `problem.json` | names, horizon, and the exact optima |
 //! | `reference.csv` | `policy,tau,quantile,mean` of exact policies: optimal, risk-neutral, the paper's rule |
 //! | `seed-N/policy.csv` | `tau,stage,state,action` at c = 0; tau is empty where one policy serves all levels |
 //! | `seed-N/law.csv` | `tau,return,probability` of the final policy |
@@ -28,9 +28,9 @@ use crate::evaluate::Measured;
 use crate::task::{Level, References, Task};
 use crate::train::{Objective, Training};
 
-/// Atoms of a remaining-return law up to which the paper's rule is solved.
+/// The paper's rule is solved if no remaining-return law has more atoms than this.
 pub(crate) const RULE_ATOMS: usize = 2_000;
-/// Rows up to which a policy is written down.
+/// The most rows of a policy table.
 const POLICY_ROWS: usize = 200_000;
 
 /// 0.05, 0.1, …, 0.95, each with β = τ.
@@ -75,7 +75,7 @@ pub fn describe(dir: &RunDir, task: &dyn Task, references: &References) -> io::R
     let neutral = planner.mean_evaluation();
     let percents = || (1..100).map(|k| f64::from(k) / 100.0);
     for tau in percents() {
-        // The slack of an optimal policy is not spent here: only its quantile is a fact of the problem.
+        // The slack of an optimal policy is not used here: only its quantile is a property of the problem.
         let _ = writeln!(csv, "optimal,{tau},{},", planner.best_quantile(tau).value);
     }
     for tau in percents() {
@@ -138,7 +138,7 @@ pub fn write_seed_tables(dir: &SeedDir, training: &Training) -> Result<(), Table
     Ok(())
 }
 
-/// A first observation, of a task that shows it at once.
+/// A first observation, for a task that shows it at the reset.
 fn start(training: &Training) -> Result<Option<Observation>, PlayError> {
     Ok(training.task().lanes(0, Purpose::Evaluation, 1)?.reset(0)?)
 }

@@ -1,4 +1,4 @@
-//! A whole plan: every level solved, bounds where exact values are out of reach, and the report that users rely on.
+//! A complete plan: every level solved, bounds if exact values are not possible, and the report that users rely on.
 //!
 //! The command line and the Python package plan through this one function, so that they cannot differ.
 
@@ -13,21 +13,21 @@ use serde::Serialize;
 /// Values of the return when rewards must be rounded and no grid was given.
 pub const DEFAULT_GRID: usize = 20_000;
 /// Updates of the backward pass that may be spent, over all levels, on policies with a better mean and on closing
-/// buffered certificates: a few seconds on one core, ten where memory is the limit. Small problems never get near it.
+/// buffered certificates: a few seconds on one core, ten if memory is the limit. Small problems need much less.
 const REFINE_UPDATES: u64 = 10_000_000_000;
-/// The paper's rule is shown while the laws that it compares stay this small.
+/// The paper's rule is shown if the laws that it compares have at most this many atoms.
 const RULE_ATOMS: usize = 20_000;
 
-/// What is asked.
+/// The request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// τ, each with its buffer where the buffered optimum is wanted too.
     pub levels: Vec<(f64, Option<Buffer>)>,
     /// Round rewards to about this many values of the return, and report bounds.
     pub grid: Option<usize>,
-    /// At most this many passes per level to spend a policy's slack on its mean; 12, fewer on large problems.
+    /// At most this many passes per level to raise a policy's mean within its slack; 12, fewer on large problems.
     pub refine: Option<usize>,
-    /// At most this many passes per level to close the buffered certificate; 200, fewer on large problems.
+    /// At most this many passes per level to tighten the buffered certificate; 200, fewer on large problems.
     pub passes: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ pub struct Answer<'a> {
     pub solved: Vec<Solved>,
 }
 
-/// `bqrl plan --json`: what users and scripts rely on.
+/// The output of `bqrl plan --json`, which users and scripts rely on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Its name.
@@ -50,7 +50,7 @@ pub struct Report {
     pub actions: usize,
     /// H.
     pub horizon: usize,
-    /// False when rewards were rounded; bounds then stand in the place of values.
+    /// False if rewards were rounded; there are then bounds instead of values.
     pub exact: bool,
     /// Values on the grid of returns.
     pub returns: usize,
@@ -65,13 +65,13 @@ pub struct Report {
 pub struct Level {
     /// τ.
     pub tau: f64,
-    /// Q*_τ, where it is exact …
+    /// Q*_τ, if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_quantile: Option<f64>,
-    /// … and where it is not, what some policy attains …
+    /// Otherwise a lower bound, which some policy attains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_quantile_lower: Option<f64>,
-    /// … and what none exceeds.
+    /// Otherwise an upper bound for every policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_quantile_upper: Option<f64>,
     /// The planned policy's P(R ≥ Q*_τ).
@@ -98,7 +98,7 @@ pub struct Certificate {
     pub least_probability_below_next: Option<f64>,
 }
 
-/// The buffered optimum, enclosed: UB1 ≥ UB2 ≥ LB.
+/// Bounds of the buffered optimum: UB1 ≥ UB2 ≥ LB.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[allow(clippy::struct_field_names)] // The names are the interface; the fields are flattened into their level.
 pub struct Buffered {
@@ -114,9 +114,9 @@ pub struct Buffered {
     pub buffered_policy_quantile: f64,
     /// That policy's `E[R]`.
     pub buffered_policy_mean: f64,
-    /// Probability of the safer policy, where tossing a coin between two helps.
+    /// Probability of the safer policy, if a random choice between two policies helps.
     pub mixture_weight: Option<f64>,
-    /// What the paper's own rule attains; null when its laws are too large to keep.
+    /// The value of the paper's rule; null if its laws are too large to keep.
     pub paper_rule_quantile: Option<f64>,
     /// The same of Q_τ^β.
     pub paper_rule_buffered: Option<f64>,
@@ -128,12 +128,12 @@ pub struct Solved {
     pub plan: QuantilePlan,
     /// Q*_τ's upper bound, when rewards were rounded.
     pub upper: Option<f64>,
-    /// The buffered quantile and what the paper's rule makes of it.
+    /// The buffered quantile and the paper's rule.
     pub buffered: Option<(BufferedPlan, Option<ConditionalGreedy>)>,
 }
 
 impl Solved {
-    /// The policy to show and to write: of the objective that was asked for.
+    /// The policy to show and to write: that of the requested objective.
     pub fn policy(&self) -> &PlannedPolicy {
         self.buffered.as_ref().map_or(&self.plan.policy, |(plan, _)| &plan.policy)
     }
@@ -144,7 +144,7 @@ impl Solved {
     }
 }
 
-/// Solves every level. `note` is told when returns are rounded although no grid was asked for.
+/// Solves every level. `note` is called if returns are rounded although no grid was requested.
 pub fn solve<'a>(
     problem: &Problem,
     request: &Request,
@@ -152,7 +152,7 @@ pub fn solve<'a>(
     note: &dyn Fn(&TooManyReturns),
 ) -> Result<Answer<'a>, TooManyReturns> {
     let (planner, above) = planners(problem, request.grid, progress, note)?;
-    // One pass has been made; it tells what the next ones cost.
+    // The first pass is done; its cost predicts that of the next ones.
     let levels = request.levels.len().max(1) as u64;
     let affordable = (REFINE_UPDATES / planner.cost().1.max(1) / levels) as usize;
     let refine = request.refine.unwrap_or(affordable.min(12));
@@ -175,7 +175,7 @@ pub fn solve<'a>(
 
 type Bounds<'a> = (Planner<'a>, Option<Planner<'a>>);
 
-/// The exact planner, or the pair whose values enclose the exact ones.
+/// The exact planner, or the two planners whose values bound the exact ones.
 fn planners<'a>(
     problem: &Problem,
     grid: Option<usize>,
@@ -187,7 +187,7 @@ fn planners<'a>(
         Some(grid) => grid,
         None => match Planner::exact(model, progress) {
             Ok(planner) => return Ok((planner, None)),
-            // Whoever discounts expects returns without end; bounds are the answer, not an error.
+            // With a discount, too many returns are normal: report bounds instead of an error.
             Err(error) if model.discount() < 1.0 => {
                 note(&error);
                 DEFAULT_GRID
@@ -200,7 +200,7 @@ fn planners<'a>(
 }
 
 impl Answer<'_> {
-    /// What to tell.
+    /// The report.
     pub fn report(&self, problem: &Problem) -> Report {
         let planner = &self.planner;
         Report {
@@ -220,7 +220,7 @@ impl Answer<'_> {
         let best = solved.plan.best;
         let tau = best.tau;
         let exact = planner.is_exact();
-        // Rounding at every stage can carry a bound past what is possible at all.
+        // Rounding at every stage can move a bound outside the possible range.
         let (low, high) = planner.range();
         Level {
             tau,

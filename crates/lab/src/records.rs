@@ -35,7 +35,7 @@ pub struct Records {
     flushed: f64,
 }
 
-/// How far the records had come, in bytes.
+/// The lengths of the records, in bytes.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Positions {
     episodes: u64,
@@ -43,7 +43,7 @@ pub struct Positions {
     distribution: Option<u64>,
     monitor: u64,
     events: u64,
-    /// When the run began: not a length, but needed to continue the Monitor file.
+    /// The start time of the run: not a length, but needed to continue the Monitor file.
     t_start: f64,
 }
 
@@ -83,7 +83,7 @@ impl Records {
         })
     }
 
-    /// The files of an interrupted run, cut to where its checkpoint left them.
+    /// The files of an interrupted run, cut to the lengths in its checkpoint.
     pub fn resume(
         dir: &SeedDir,
         run: &RunConfig,
@@ -107,7 +107,7 @@ impl Records {
         })
     }
 
-    /// Where the files end now.
+    /// The present lengths of the files.
     pub fn positions(&self) -> Positions {
         Positions {
             episodes: self.episodes.position(),
@@ -180,9 +180,9 @@ impl Records {
         Ok(())
     }
 
-    /// Lets readers see how far the seed is, about once a second.
+    /// Writes the progress of the seed for readers, about once a second.
     pub fn heartbeat(&mut self, training: &Training, now: f64) -> io::Result<()> {
-        // A clock that was put back must not silence the run.
+        // A clock that was set back must not stop these writes.
         if (now - self.flushed).abs() < HEARTBEAT {
             return Ok(());
         }

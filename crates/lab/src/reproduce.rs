@@ -79,8 +79,8 @@ impl BeginError {
     }
 }
 
-/// The runs below `root` that are not finished: new ones are begun, the others resumed. `force` begins again where a run
-/// with other settings is in the way.
+/// The runs below `root` that are not finished: new ones are begun, the others resumed. `force` replaces a run
+/// that has other settings.
 pub fn begin(root: &Path, runs: &[Planned], force: bool) -> Result<Vec<Ready>, BeginError> {
     let begun = runs.iter().map(|run| begin_one(&root.join(&run.name), &run.config, force));
     begun.filter_map(Result::transpose).collect()

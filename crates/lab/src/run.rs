@@ -1,7 +1,7 @@
-//! A run that survives anything: training, its records, and checkpoints to resume from.
+//! A run that can be interrupted at any time: training, its records, and checkpoints to resume from.
 //!
 //! A checkpoint holds the agent, the lanes in the middle of their episodes, the measures, and how long every record was at
-//! that moment. Resuming cuts the records to that length, so that the end is the same bytes as without the interruption.
+//! that moment. Resuming cuts the records to that length, so that the final files have the same bytes as without the interruption.
 //! An environment that cannot be saved in the middle of an episode (one of Python's) starts new episodes instead.
 
 use std::io;
@@ -61,7 +61,7 @@ pub enum RunError {
         seed: u64,
         /// When.
         episode: u64,
-        /// What it said.
+        /// Its error.
         error: EnvError,
     },
     /// A checkpoint does not fit the configuration.
@@ -69,7 +69,7 @@ pub enum RunError {
     Restore {
         /// Which run.
         seed: u64,
-        /// What is wrong.
+        /// The error.
         error: RestoreError,
     },
     /// The agent cannot be made.
@@ -80,23 +80,23 @@ pub enum RunError {
     Io(#[from] io::Error),
 }
 
-/// What the caller lends a run.
+/// Callbacks of the caller during a run.
 pub struct Hooks<'a> {
     /// Set to stop after a checkpoint.
     pub stop: &'a AtomicBool,
-    /// Told whenever episodes have ended, and now and then in long ones.
+    /// Called when episodes have ended, and occasionally during long ones.
     pub watch: &'a (dyn Fn(&News) + Sync),
-    /// Told of what is odd but not fatal.
+    /// Called with warnings.
     pub warn: &'a (dyn Fn(&str) + Sync),
-    /// Seconds since some moment; the only clock of a run, and only for fields that are wall time by nature.
+    /// The only clock of a run, in seconds since a fixed moment. It is used only for fields that record wall time.
     pub clock: &'a (dyn Fn() -> f64 + Sync),
 }
 
-/// What a watcher is told.
+/// A progress message.
 pub struct News<'a> {
-    /// Of which seed.
+    /// The seed.
     pub seed: u64,
-    /// Where it stands.
+    /// Its progress.
     pub progress: &'a Progress,
     /// Episodes since the last news, or steps where the run's length is counted in steps.
     pub more: u64,
@@ -130,7 +130,7 @@ pub fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn 
     })
 }
 
-/// Refuses settings that make no agent for this task, before anything is written.
+/// Refuses settings that do not fit this task, before anything is written.
 pub fn check_agent(config: &Config, spec: &EnvSpec) -> Result<(), AgentError> {
     make_agent(config, spec, config.run.seeds[0]).map(drop)
 }
@@ -174,7 +174,7 @@ impl SeedRun {
         Self::attach(config, training, store, latest.as_ref(), dir, hooks)
     }
 
-    /// A training that stands where the checkpoint left it, or at its start, with its records.
+    /// A training in the state of the checkpoint, or at its start, with its records.
     pub fn attach(
         config: &Config,
         training: Training,
@@ -211,7 +211,7 @@ impl SeedRun {
         self.config.run.length().is_reached(&self.training.progress.clock)
     }
 
-    /// One step of every lane, with all that is due after it. Returns the episodes that ended.
+    /// One step of every lane, followed by evaluations and checkpoints that are due. Returns the episodes that ended.
     pub fn tick(&mut self, hooks: &Hooks) -> Result<Vec<Ended>, RunError> {
         let before = self.training.progress.clock;
         let ended = self.training.tick().map_err(|error| self.failed(error))?;
@@ -252,7 +252,7 @@ impl SeedRun {
 
     /// Writes a checkpoint.
     pub fn checkpoint(&mut self) -> io::Result<()> {
-        // Records first: a checkpoint must never be ahead of what it points into.
+        // Records first: the positions in a checkpoint must never be beyond the files.
         self.records.sync()?;
         let training = &self.training;
         let saved = Saved {
@@ -329,7 +329,7 @@ pub fn restore_seed(
     Ok(training)
 }
 
-/// Puts a training where a checkpoint left it.
+/// Restores a training from a checkpoint.
 fn restore(training: &mut Training, checkpoint: &Loaded, seed: u64, hooks: &Hooks) -> Result<(), RunError> {
     let refused = |error| RunError::Restore { seed, error };
     checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
@@ -341,7 +341,7 @@ fn restore(training: &mut Training, checkpoint: &Loaded, seed: u64, hooks: &Hook
     Ok(())
 }
 
-/// Where a checkpoint of a run left training and lanes.
+/// The state of training and lanes in a checkpoint.
 pub fn standing(checkpoint: &Loaded) -> Result<(Progress, SavedPlay), RestoreError> {
     Saved::read(checkpoint).map(|saved| (saved.progress, saved.play))
 }

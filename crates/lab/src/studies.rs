@@ -26,7 +26,7 @@ use crate::reproduce::{LEVELS, Planned, QUICK, seeds};
 pub enum Part {
     /// One setting at a time.
     Sensitivity,
-    /// What decides between actions, and the bonus.
+    /// The score that compares actions, and the bonus.
     Variants,
     /// Longer horizons, more actions.
     Scaling,
@@ -37,17 +37,17 @@ pub enum Part {
 /// One thing that is varied on one problem, at one or more levels.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// Where it belongs.
+    /// Its part of the studies.
     pub part: Part,
     /// A short name that no other sweep has.
     pub name: &'static str,
-    /// What is varied, in full.
+    /// The full name of the varied setting.
     pub setting: &'static str,
     /// The problem, by name.
     pub problem: &'static str,
     /// Training episodes.
     pub episodes: usize,
-    /// What it is set to, as tables write it.
+    /// Its values, as tables write them.
     pub values: Vec<String>,
     /// The place of what the others are compared with: the preset, or what is nearest to it.
     pub reference: usize,
@@ -57,12 +57,12 @@ pub struct Sweep {
     pub runs: Vec<Vec<usize>>,
 }
 
-/// What is to be run.
+/// The runs of the studies.
 #[derive(Clone, Debug, Default)]
 pub struct Studies {
     /// Every run once.
     pub runs: Vec<Planned>,
-    /// What they are about.
+    /// The sweeps.
     pub sweeps: Vec<Sweep>,
 }
 
@@ -252,7 +252,7 @@ pub fn multiply_adds(config: &Config, problem: &Problem) -> Option<f64> {
     Some(shape.train_flops(agent.critics.batch_size) / 2.0)
 }
 
-/// What is known of a run of a sweep before it is made.
+/// Facts about a run of a sweep that are known before it is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
     /// Multiplications with an addition of the matrix products of one update; 0 for agents other than Deep-BQRL.
@@ -262,7 +262,7 @@ pub struct Known {
 }
 
 impl Studies {
-    /// What is known of a run, by its place. The paper's rule takes its time, and is solved only when asked for.
+    /// The facts about a run, by its place. The paper's rule is slow to solve, so it is solved only on request.
     pub fn known(&self, run: usize, with_rule: bool) -> Result<Known, ConfigError> {
         let config = &self.runs[run].config;
         let problem = config.problem.load()?;

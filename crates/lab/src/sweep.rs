@@ -32,9 +32,9 @@ use crate::task::Task;
 
 /// The table of results, in the directory of a sweep.
 pub const TABLE: &str = "sweep.csv";
-/// More than anyone waits for: a slip of the pen, which should not fill the memory.
+/// Sanity limit; a larger value is probably a typo.
 const MOST_RUNS: usize = 100_000;
-/// File systems allow 255 bytes; some more are left for what users put around a name.
+/// File systems allow 255 bytes; the rest is left for text that users add to a name.
 const LONGEST_NAME: usize = 200;
 
 /// A sweep file, read.
@@ -42,7 +42,7 @@ const LONGEST_NAME: usize = 200;
 pub struct Sweep {
     /// The file's name, for messages.
     origin: String,
-    /// What all runs share.
+    /// The settings that all runs share.
     base: Table,
     axes: Vec<Axis>,
     seeds: Vec<u64>,
@@ -74,14 +74,14 @@ pub struct Trial {
 /// A run and what came out.
 pub type Finished = (Trial, Summary);
 
-/// What there is of a run.
+/// The state of a run on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Nothing.
+    /// The run does not exist.
     Missing,
-    /// A part.
+    /// The run was begun and is not finished.
     Begun,
-    /// All of it.
+    /// The run is finished.
     Finished(Box<Summary>),
 }
 
@@ -153,7 +153,7 @@ impl Sweep {
         self.len() == 0
     }
 
-    /// What is varied.
+    /// The varied settings.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
@@ -204,8 +204,7 @@ impl Sweep {
         Ok(trials)
     }
 
-    /// Makes one run below `root`, or goes on with it, or finds it finished. `force` begins again where a run with other
-    /// settings is in the way.
+    /// Makes one run below `root`, or resumes it, unless it is finished. `force` replaces a run that has other settings.
     pub fn run(&self, trial: &Trial, root: &Path, force: bool, hooks: &Hooks) -> Result<Summary, SweepError> {
         let failed = |error| SweepError::Run { run: trial.name.clone(), error };
         let path = root.join(&trial.name);
@@ -232,7 +231,7 @@ impl Sweep {
         run_all(slice::from_ref(&ready), hooks).pop().expect("one run, one result").map_err(failed)
     }
 
-    /// Makes runs on the current thread pool, started in their order; every result stands by its run.
+    /// Makes runs on the current thread pool, started in their order; the results are in the order of the runs.
     pub fn run_all(
         &self,
         trials: &[Trial],
@@ -250,8 +249,8 @@ impl Sweep {
         trials.par_iter().with_max_len(1).map(one).collect()
     }
 
-    /// Reads back what is finished below `root` and writes its table, `sweep.csv`. Returns the finished runs, and the names
-    /// of the others.
+    /// Reads the finished runs below `root` and writes their table, `sweep.csv`. Returns the finished runs, and the names of
+    /// the others.
     pub fn collect(&self, trials: &[Trial], root: &Path) -> Result<(Vec<Finished>, Vec<String>), SweepError> {
         let (mut finished, mut missing) = (Vec::new(), Vec::new());
         for trial in trials {
@@ -346,7 +345,7 @@ impl Sweep {
 }
 
 impl Trial {
-    /// What there is of it below `root`.
+    /// Its state below `root`.
     pub fn state(&self, root: &Path) -> Result<State, SweepError> {
         let path = root.join(&self.name);
         let damaged = |file: &Path, error: &dyn ToString| SweepError::Damaged {

@@ -1,4 +1,4 @@
-//! What an agent is trained on, and what it is measured against.
+//! The task that an agent is trained on, and the references of its measures.
 //!
 //! | task | from | references |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | [`Simulator`] | native code | none |
 //! | implemented elsewhere | an environment of Python | none |
 //!
-//! References are optional, each by itself. A measure exists where its reference does: without Q*_τ there is no quantile
-//! policy gap, without the largest mean no expected-return regret. They are absent then, not zero.
+//! Each reference is optional. A measure exists only if its reference does: without Q*_τ there is no quantile policy gap,
+//! without the largest mean no expected-return regret. They are then absent, not zero.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
@@ -22,11 +22,11 @@ use thiserror::Error;
 
 /// Something to be trained on.
 pub trait Task: Send + Sync {
-    /// What an agent may know of it.
+    /// The facts that an agent may know.
     fn spec(&self) -> &EnvSpec;
     /// Fresh copies of the environment, which draw from the seed's streams for this purpose.
     fn lanes(&self, seed: u64, purpose: Purpose, n: usize) -> Result<Box<dyn Lanes>, EnvError>;
-    /// Its exact model, where it has one.
+    /// Its exact model, if it has one.
     fn table(&self) -> Option<&Problem>;
     /// Names of the actions.
     fn actions(&self) -> Vec<String>;
@@ -132,13 +132,13 @@ pub struct Level {
     pub best_quantile: Option<f64>,
 }
 
-/// What a run is measured against.
+/// The references of a run's measures.
 pub struct References {
     /// The levels.
     pub levels: Vec<Level>,
     /// max_π E[R^π], where it is known.
     pub max_mean: Option<f64>,
-    /// Evaluates policies exactly, where that is possible.
+    /// Evaluates policies exactly, if that is possible.
     pub evaluator: Option<Evaluator>,
 }
 
@@ -162,7 +162,7 @@ impl References {
         }
     }
 
-    /// Nothing to compare with.
+    /// No references.
     pub fn none(levels: Vec<Buffer>) -> Self {
         let level = |buffer| Level { buffer, best_quantile: None };
         Self { levels: levels.into_iter().map(level).collect(), max_mean: None, evaluator: None }

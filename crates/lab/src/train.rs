@@ -6,11 +6,11 @@
 //! ```
 //!
 //! The greedy policy is evaluated before the first episode and every `evaluate_every`; between evaluations the latest value
-//! counts, so the first episodes count for the untrained policy. Where a task has no reference, the measure that needs it
+//! counts, so the first episodes count for the untrained policy. If a task has no reference, the measure that needs it
 //! does not exist.
 //!
-//! A stochastic policy is evaluated twice: its mode, which is its greedy policy and what the measures count, and the
-//! distribution itself beside it.
+//! A stochastic policy is evaluated twice: its mode, which is its greedy policy and counts for the measures, and the
+//! distribution itself.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl PolicyMetrics {
         Self { gaps: levels.iter().map(|level| level.best_quantile.map(|_| 0.0)).collect(), last: Vec::new() }
     }
 
-    /// An episode more with the policy that was evaluated last.
+    /// Counts one more episode with the policy that was evaluated last.
     fn episode(&mut self, levels: &[Level]) {
         for ((gap, level), latest) in self.gaps.iter_mut().zip(levels).zip(&self.last) {
             if let (Some(gap), Some(best)) = (gap, level.best_quantile) {
@@ -78,7 +78,7 @@ struct At {
     counts_steps: bool,
 }
 
-/// Where a run stands: everything but the agent and the environment.
+/// The state of a run, except the agent and the environment.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Progress {
     /// Episodes and steps trained.
@@ -117,7 +117,7 @@ pub struct Training {
     pub agent: Box<dyn Agent>,
     /// The lanes.
     pub play: Play,
-    /// Where the run stands.
+    /// The state of the run.
     pub progress: Progress,
     seed: u64,
     evaluation_episodes: usize,
@@ -182,12 +182,12 @@ impl Training {
         &*self.task
     }
 
-    /// What the run is measured against.
+    /// The references of the measures.
     pub fn references(&self) -> &References {
         &self.references
     }
 
-    /// The task and the references, to outlive the training.
+    /// Shared handles of the task and the references.
     pub fn parts(&self) -> (Arc<dyn Task>, Arc<References>) {
         (self.task.clone(), self.references.clone())
     }
@@ -216,7 +216,7 @@ impl Training {
         served.memos().iter().map(one).collect()
     }
 
-    /// Evaluates the output policies; the agent is not changed. Returns what is known of the greedy ones.
+    /// Evaluates the output policies; the agent is not changed. Returns the measurements of the greedy ones.
     pub fn evaluate(&mut self) -> Result<Vec<Measured>, PlayError> {
         let levels = self.references.buffers();
         let greedy = self.measure(&levels, Objective::Quantile)?;

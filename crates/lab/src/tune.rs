@@ -3,7 +3,7 @@
 //! ```text
 //! v_i       = low · (high/low)^{i/(n−1)}              i = 0..n−1, n = 16 in the paper
 //! round r   : every value still in the race is trained up to B/2^{R−1−r} episodes      R = ⌈log₂ n⌉ rounds
-//!             the better half goes on, from where it stands
+//!             the better half continues, from where it stands
 //! score     = mean over cells of 𝒢_τ / (episodes · range of returns)                   less is better
 //! ties      : the larger return late in training
 //! ```
@@ -12,8 +12,8 @@
 //! paper ranks by is a constant less 𝒢_τ; dividing by the range of returns lets several problems share one value. Only
 //! validation seeds are used: the paper's held-out seeds are refused.
 //!
-//! Every trial is an ordinary run directory, and every finished round is written down, so that an interrupted search goes
-//! on where it stopped.
+//! Every trial is an ordinary run directory, and every finished round is stored, so that an interrupted search can be
+//! resumed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub const HELD_OUT: [u64; 3] = [42, 10042, 20042];
 /// The seeds that settings are chosen on (§4).
 pub const VALIDATION: [u64; 3] = [1000, 1001, 1002];
 
-/// What is searched for; `tune.toml` of a search.
+/// The settings of a search; its `tune.toml`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
@@ -101,7 +101,7 @@ pub struct Standing {
     pub late_return: f64,
     /// The mean 𝒢_τ, per cell and level.
     pub gaps: Vec<f64>,
-    /// Whether it goes on.
+    /// Whether it continues.
     pub survives: bool,
 }
 
@@ -215,7 +215,7 @@ impl Search {
         Ok(layers.finish(&format!("{}={value}", self.key))?)
     }
 
-    /// Refuses what cannot be run, before anything is.
+    /// Refuses settings that cannot be run, before anything is run.
     pub fn prepare(&self) -> Result<(), TuneError> {
         self.check()?;
         for cell in &self.cells()? {
@@ -245,7 +245,7 @@ impl Search {
         Ok(total)
     }
 
-    /// Searches, going on with the rounds that are already written down in `dir`. Returns all rounds.
+    /// Searches, continuing after the rounds that are already stored in `dir`. Returns all rounds.
     pub fn run(&self, dir: &Path, hooks: &Hooks) -> Result<Vec<Round>, TuneError> {
         self.prepare()?;
         let cells = self.cells()?;

@@ -1,4 +1,4 @@
-//! Confidence intervals: what a handful of seeds, runs or episodes can say (§4, the bands of the figures).
+//! Confidence intervals from a few seeds, runs or episodes (§4, the bands of the figures).
 //!
 //! ```text
 //! Student-t    x̄ ± t_{(1+γ)/2, n−1} s/√n                         γ the confidence, s divides by n − 1
@@ -50,7 +50,7 @@ pub struct QuantileInterval {
     pub high: f64,
     /// Probability of enclosing the quantile, at least the confidence that was asked for.
     ///
-    /// Exact for a continuous law. Where the law has atoms, the true probability is at least this.
+    /// Exact for a continuous law. If the law has atoms, the true probability is at least this.
     pub coverage: f64,
 }
 
@@ -141,7 +141,7 @@ fn percentile(sorted: &[f64], q: f64) -> f64 {
 ///
 /// Each end misses with probability at most (1−γ)/2; l is the largest and u the smallest such index.
 /// `None` if there are fewer than [`samples_needed_for_quantile_interval`] samples,
-/// for then not even the smallest and the largest sample are far enough out.
+/// because even the smallest and the largest sample are then not far enough out.
 ///
 /// ```
 /// use bqrl_math::interval::quantile_interval;

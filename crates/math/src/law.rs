@@ -148,7 +148,7 @@ impl ReturnLaw {
             self.atoms().map(|(value, probability)| (value + by, probability)).collect();
         let last = atoms[atoms.len() - 1].0;
         assert!(atoms[0].0.is_finite() && last.is_finite(), "shifted values must be finite, got by = {by}");
-        // A shift that dwarfs the gaps between values can round two of them to one.
+        // A shift that is much larger than the gaps between values can round two of them to one.
         Self::merge(atoms, 0.0)
     }
 
@@ -231,7 +231,7 @@ impl ReturnLaw {
             integral += value * (to.min(cell.1) - from.max(cell.0)).max(0.0);
             cumulative = cell.1;
         }
-        // What rounding left between the last cell and level 1 belongs to the last atom.
+        // The gap that rounding leaves between the last cell and level 1 belongs to the last atom.
         integral += self.max() * (to - from.max(cumulative)).max(0.0);
         integral / (to - from)
     }
@@ -252,7 +252,7 @@ impl ReturnLaw {
         self.probability(|value| value <= w)
     }
 
-    /// P(W < w). Beside the level: Q_τ ≥ w if and only if P(W < w) < τ.
+    /// P(W < w). Q_τ ≥ w if and only if P(W < w) < τ.
     pub fn probability_below(&self, w: f64) -> f64 {
         self.probability(|value| value < w)
     }
@@ -262,7 +262,7 @@ impl ReturnLaw {
         self.probability(|value| value >= w)
     }
 
-    /// E (v − W)₊, how far W falls short of v on average.
+    /// E (v − W)₊, the average shortfall of W below v.
     pub fn expected_shortfall(&self, v: f64) -> f64 {
         self.expectation(|w| (v - w).max(0.0))
     }
@@ -286,7 +286,7 @@ impl ReturnLaw {
 }
 
 fn check_probability(probability: f64) -> Result<(), LawError> {
-    // The slack lets a sum of rounded probabilities pass as the certainty it is meant to be.
+    // With the slack, a sum of rounded probabilities that is meant to be 1 counts as 1.
     if (0.0..=1.0 + SUM_TOLERANCE).contains(&probability) {
         Ok(())
     } else {

@@ -14,12 +14,12 @@
 //! | [`score`] | B̂, μ_B, σ_B and the argmax over actions | §3 Approximation III, Eqs. (2)–(3), §3.1 |
 //! | [`huber`] | h_κ, ρ_η^κ and one sample's share of the critic loss 𝒥 | §3.1, Eq. (4) |
 //! | [`schedule`] | the exploration coefficient λ_t | §3.1 |
-//! | [`interval`] | what a handful of seeds can and cannot say | §4, the bands of the figures |
+//! | [`interval`] | confidence intervals from a few seeds | §4, the bands of the figures |
 //! | [`rng`] | named random streams of one seed | none: the paper is silent |
 //!
 //! Nothing here reads a file, holds a network or knows an environment.
-//! Conditions such as 0 < β ≤ τ live in types with checked constructors, which return typed errors.
-//! What is left is total, but for assertions that catch a mistake in the calling code.
+//! Types with checked constructors guarantee conditions such as 0 < β ≤ τ; the constructors return typed errors.
+//! All other functions accept every input, except for assertions that catch mistakes in the calling code.
 //!
 //! ```
 //! use bqrl_math::{Buffer, ReturnLaw};

@@ -13,7 +13,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
-/// What a stream is for. A number never changes and is never reused, so a new purpose shifts no other stream.
+/// The purpose of a stream. A number never changes and is never reused, so a new purpose shifts no other stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Purpose {
@@ -29,7 +29,7 @@ pub enum Purpose {
     Evaluation = 4,
     /// Resampling for confidence intervals.
     Bootstrap = 5,
-    /// Tests, which thereby disturb nothing else.
+    /// Tests; they do not shift any other stream.
     Test = 6,
     /// The actions of a stochastic policy that is evaluated.
     EvaluationActions = 7,
@@ -67,7 +67,7 @@ pub fn lane_stream(seed: u64, purpose: Purpose, lane: usize) -> Rng {
     Rng::from_state(RngState { seed, stream: purpose.number() + ((lane as u64) << 32), word_pos: 0 })
 }
 
-/// Where a stream stands. Restoring it continues the same draws, bit for bit.
+/// The position of a stream. Restoring it continues the same draws, bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RngState {
     /// The seed of the run.
@@ -78,7 +78,7 @@ pub struct RngState {
     pub word_pos: u64,
 }
 
-/// A random stream. Every draw reads whole 64-bit words and leaves nothing behind but the position.
+/// A random stream. Every draw reads whole 64-bit words and changes only the position.
 ///
 /// Compare two streams by their [`state`](Self::state).
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Rng {
 
     /// Uniform on 0..n, without bias.
     ///
-    /// Lemire's method: the high word of `word · n` is uniform once the few low words that come round
+    /// Lemire's method: the high word of `word · n` is uniform after the few low words that occur
     /// once too often are rejected (arXiv 1805.10941).
     pub fn below(&mut self, n: usize) -> usize {
         assert!(n > 0, "n must be at least 1, got {n}");
@@ -131,8 +131,8 @@ impl Rng {
     /// Standard normal.
     ///
     /// Marsaglia's polar method: a point (a, b) uniform in the unit disc, at squared radius s, gives the
-    /// exact normal a √(−2 ln s / s). Its twin with b is dropped: a cached value would be hidden state.
-    /// The last bits follow the platform's logarithm; the position of the stream does not.
+    /// exact normal a √(−2 ln s / s). The second normal, with b, is dropped: a cached value would be hidden state.
+    /// The last bits depend on the platform's logarithm; the position of the stream does not.
     pub fn normal(&mut self) -> f64 {
         loop {
             let (a, b) = (2.0 * self.uniform() - 1.0, 2.0 * self.uniform() - 1.0);
@@ -165,7 +165,7 @@ impl Rng {
             cumulative += weight;
             level < cumulative
         });
-        // If rounding carries the level up to the total, it belongs to the last positive weight.
+        // If rounding raises the level to the total, take the last positive weight.
         reached.or_else(|| weights.iter().rposition(|&weight| weight > 0.0)).expect("a weight is positive")
     }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn first_values_of_seed_42_are_a_contract() {
-        // From a separate implementation, in Python, of the equations that open this module.
+        // From a separate implementation, in Python, of the equations at the top of this module.
         let want = [
             [0.3482544685480763, 0.28569857126296205, 0.4934724642416646],
             [0.7768638380587397, 0.20197555198691008, 0.6321396018207178],

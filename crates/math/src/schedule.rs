@@ -1,4 +1,4 @@
-//! Schedules: how far training is, and what falls with it (§3.1).
+//! Schedules: the progress of training, and coefficients that fall with it (§3.1).
 //!
 //! ```text
 //! λ_t = λ_0 / (1 + t/λ_decay)        t = 0, 1, 2, … counts episodes, or steps of the environment
@@ -23,7 +23,7 @@ pub struct Clock {
     pub steps: u64,
 }
 
-/// What a time is counted in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Finished episodes.
@@ -61,9 +61,9 @@ impl Unit {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// How many.
+    /// The number.
     pub amount: f64,
-    /// Of what.
+    /// The unit.
     pub unit: Unit,
 }
 
@@ -76,17 +76,17 @@ pub struct SpanError {
 }
 
 impl Span {
-    /// So many episodes.
+    /// A time in episodes.
     pub fn episodes(amount: f64) -> Self {
         Self { amount, unit: Unit::Episodes }
     }
 
-    /// So many steps.
+    /// A time in steps.
     pub fn steps(amount: f64) -> Self {
         Self { amount, unit: Unit::Steps }
     }
 
-    /// 1 + t/amount: what a falling quantity is divided by.
+    /// 1 + t/amount, the divisor of a falling quantity.
     pub fn slowdown(&self, clock: &Clock) -> f64 {
         1.0 + self.unit.of(clock) as f64 / self.amount
     }

@@ -9,7 +9,7 @@
 //! A_h = argmax_a { μ_B + λ_t σ_B }                   behaviour
 //! ```
 //!
-//! Where the paper is silent: the lowest index wins a tie, or the larger mean with [`argmax_by_mean`].
+//! The paper does not say how to break ties: the lowest index wins, or the larger mean with [`argmax_by_mean`].
 
 use crate::Buffer;
 
@@ -22,7 +22,7 @@ pub fn sort(quantiles: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// A score Σ_j c_j z̃_j of one critic's sorted outputs: what actions are compared by.
+/// A score Σ_j c_j z̃_j of one critic's sorted outputs, by which actions are compared.
 ///
 /// ```
 /// use bqrl_math::{Buffer, score};
@@ -43,7 +43,7 @@ impl Score {
         Self { coefficients: buffer.weights(k).iter().map(|w| w / buffer.beta()).collect() }
     }
 
-    /// The single quantile that holds level τ, the first j with j/K ≥ τ: what is left of B̂ as β → 0.
+    /// The single quantile that holds level τ, the first j with j/K ≥ τ: the limit of B̂ as β → 0.
     pub fn point(tau: f64, k: usize) -> Self {
         let level = (1..k).find(|&j| j as f64 / k as f64 >= tau).unwrap_or(k);
         Self { coefficients: (1..=k).map(|j| if j == level { 1.0 } else { 0.0 }).collect() }
@@ -120,12 +120,12 @@ pub fn argmax(scores: &[f64]) -> usize {
 /// Index of the largest score, where scores within `tolerance` of it tie and go to the larger mean.
 ///
 /// The buffered score is flat outside a window of width β, so a strictly worse action often ties.
-/// Its mean gives it away. What is still tied goes to the lowest index.
+/// Its mean shows that it is worse. Among actions that still tie, the lowest index wins.
 pub fn argmax_by_mean(scores: &[f64], means: &[f64], tolerance: f64) -> usize {
     assert_eq!(scores.len(), means.len(), "scores and means, want one of each per action");
     let best = argmax(scores);
     let tied = (0..scores.len()).filter(|&a| scores[a] >= scores[best] - tolerance);
-    // Nothing ties with NaN, not even itself: then every score is NaN and `best` is as good as any.
+    // Nothing ties with NaN, not even NaN itself. Then every score is NaN and `best` is as good as any.
     first_largest(tied, means).unwrap_or(best)
 }
 

@@ -1,17 +1,17 @@
-//! Conformance: does an environment keep its word? For ours and for users' own.
+//! A conformance check: does an environment behave as its spec says? For our environments and for users' own.
 //!
 //! Every episode is played twice from the same seed with uniformly random actions, and
 //!
-//! - both times must be the same, observation by observation and reward by reward;
-//! - a step that is taken, undone by `save` and `restore`, and taken again must give the same;
+//! - both episodes must have the same observations and rewards;
+//! - a step that is taken, undone by `save` and `restore`, and taken again must give the same result;
 //! - observations must fit the space of the spec and be finite, and a stack of frames must shift by one group a step;
-//! - rewards must be finite and within the bounds of the spec, where it has any;
+//! - rewards must be finite and within the bounds of the spec, if it has any;
 //! - the episode must be over at the horizon or before, and its end must be of the right kind: `Horizon` only at the
 //!   horizon of a task that has one, `Cutoff` only at the horizon of a task that has none.
 //!
-//! Episodes begin with action 0, 1, 2, … in turn, so that `n_actions` episodes or more try every action. An environment
-//! that does not accept one of its actions panics, and the check with it; environments that offer different actions in
-//! different states cannot be checked this way.
+//! Episodes begin with action 0, 1, 2, … in turn, so that `n_actions` episodes or more try every action. If an
+//! environment panics on one of its actions, the check panics too. Environments with different actions in different states
+//! cannot be checked this way.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ use thiserror::Error;
 use crate::env::{Env, EnvSpec, ObservationSpace, Step};
 use crate::trajectory::{End, Observation};
 
-/// What an environment got wrong. Episodes count from 0; step 0 is the reset.
+/// A violation of the spec. Episodes count from 0; step 0 is the reset.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum CheckError {
@@ -39,11 +39,11 @@ pub enum CheckError {
     Play { episode: usize, step: usize, fault: Fault },
 }
 
-/// What went wrong in play.
+/// A violation during an episode.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum Fault {
-    #[error("the spec promises observations in {promised:?}, got another kind")]
+    #[error("the spec says that observations are in {promised:?}, got another kind")]
     ObservationKind { promised: ObservationSpace },
     #[error("the observed index must be below {n}, got {index}")]
     ObservationIndex { n: usize, index: usize },
@@ -63,19 +63,19 @@ pub enum Fault {
     RewardOutOfBounds { low: f64, high: f64, reward: f64 },
     #[error("the episode must be over at the horizon, {horizon}")]
     TooLong { horizon: usize },
-    #[error("an episode that did not terminate must go on until the horizon, {horizon}, got {end:?}")]
+    #[error("an episode that did not terminate must continue until the horizon, {horizon}, got {end:?}")]
     TooShort { horizon: usize, end: End },
     #[error(
         "with horizon_is_task = {horizon_is_task} the horizon ends an episode by {expected:?}, got {end:?}"
     )]
     WrongEnd { horizon_is_task: bool, expected: End, end: End },
-    #[error("the same seed and actions gave another result the second time")]
+    #[error("the same seed and actions gave a different result the second time")]
     NotReproducible,
-    #[error("after save and restore the same step gave another result")]
+    #[error("after save and restore the same step gave a different result")]
     NotRestored,
 }
 
-/// Plays `episodes` episodes, twice each, and reports the first thing that is wrong.
+/// Plays `episodes` episodes, twice each, and reports the first violation.
 pub fn check(env: &mut dyn Env, episodes: usize, seed: u64) -> Result<(), CheckError> {
     let spec = env.spec().clone();
     check_spec(&spec)?;
@@ -111,8 +111,8 @@ fn stacks_evenly(space: &ObservationSpace) -> bool {
     *stack > 0 && shape.first().is_some_and(|n| n.is_multiple_of(*stack))
 }
 
-/// One episode: what the reset gave, as a step without reward, and every step after it. With `undo`, every step is first
-/// tried and undone.
+/// One episode: the result of the reset, as a step without reward, and every step after it. With `undo`, every step is
+/// first tried and undone.
 fn play(
     env: &mut dyn Env,
     spec: &EnvSpec,
@@ -174,7 +174,7 @@ fn check_length(shape: &[usize], expected: usize, length: usize) -> Result<(), F
     }
 }
 
-/// Of two observations that follow each other: a stack has dropped its oldest group.
+/// Checks two successive observations: a stack must have dropped its oldest group.
 fn check_stack(spec: &EnvSpec, before: &Observation, now: &Observation) -> Result<(), Fault> {
     let (&ObservationSpace::Bytes { stack, .. }, Observation::Bytes(before), Observation::Bytes(now)) =
         (&spec.observations, before, now)
@@ -423,7 +423,7 @@ mod tests {
         let error = CheckError::Play { episode: 0, step: 2, fault: Fault::NotReproducible };
         assert_eq!(
             error.to_string(),
-            "episode 0, step 2: the same seed and actions gave another result the second time"
+            "episode 0, step 2: the same seed and actions gave a different result the second time"
         );
     }
 }

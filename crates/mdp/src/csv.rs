@@ -6,14 +6,14 @@
 //! 0,0,0,0.1,-1
 //! ```
 //!
-//! The columns stand in any order, among others that are ignored; fields may be quoted and padded; blank lines do
-//! not count. Ids are non-negative integers (`3` or `3.0`) with or without gaps: states and actions are numbered by
+//! The columns may be in any order, and other columns are ignored. Fields may be quoted and padded; blank lines are
+//! ignored. Ids are non-negative integers (`3` or `3.0`) with or without gaps: states and actions are numbered by
 //! increasing id and keep it as their label. A state that is never left is terminal. Rows with equal (s, a, s') and
 //! different rewards are separate outcomes, identical rows add up, and the probabilities of (s, a) may miss 1 by 1e-6.
-//! Horizon, start and discount are not in the file, nor are states and actions that no outcome names.
+//! The file has no horizon, start and discount, and no states and actions without outcomes.
 //!
-//! A file need not be what its name says. A record is read only up to [`MAX_RECORD_BYTES`], so neither a missing line
-//! end nor a missing quote makes memory grow, and the size of the table is bounded.
+//! The file may not be a CSV file at all. A record is read only up to [`MAX_RECORD_BYTES`], so a missing line end or a
+//! missing quote does not make memory grow, and the size of the table is bounded.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -27,7 +27,7 @@ use crate::model::{Kernel, Model, ModelError, Outcome, Problem, SUM_TOLERANCE};
 /// The columns, in the order that [`write()`] gives them.
 pub const COLUMNS: [&str; 5] = ["idstatefrom", "idaction", "idstateto", "probability", "reward"];
 
-/// The longest record, the header's included, that is read before giving up.
+/// The longest record, including the header, that is accepted.
 pub const MAX_RECORD_BYTES: usize = 64 << 10;
 
 /// The most rows that a file may have.
@@ -36,7 +36,7 @@ const MAX_ROWS: usize = u32::MAX as usize;
 /// The most pairs (s, a) that a table may have; ids that hardly repeat would otherwise square the file's size.
 const MAX_PAIRS: usize = 1 << 27;
 
-/// What is wrong with a file, or with a problem that is to become one. Lines count from 1, the header's included.
+/// An error in a file, or in a problem that cannot be written as a file. Lines count from 1, including the header.
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum CsvError {
@@ -52,7 +52,7 @@ pub enum CsvError {
     NoRows,
     #[error("there are more than {MAX_ROWS} rows")]
     TooManyRows,
-    #[error("line {line}: no record ends within {MAX_RECORD_BYTES} bytes, this is not such a CSV file")]
+    #[error("line {line}: no record ends within {MAX_RECORD_BYTES} bytes, this is not an MDP file in CSV format")]
     LongRecord { line: u64 },
     #[error("line {line}: {fields} fields, the header has {expected}")]
     Fields { line: u64, fields: usize, expected: usize },
@@ -64,7 +64,7 @@ pub enum CsvError {
     TooManyPairs { states: usize, actions: usize },
     #[error("unknown start state {start}: the file has {n} states with ids from {smallest} to {largest}")]
     UnknownStart { start: u64, n: usize, smallest: u64, largest: u64 },
-    #[error("start state {start} is never left: it is terminal and there is nothing to decide")]
+    #[error("start state {start} is terminal (it has no outcomes): there is nothing to decide")]
     TerminalStart { start: u64 },
     #[error("{0}")]
     Model(ModelError),
@@ -143,7 +143,7 @@ pub fn write(problem: &Problem, writer: impl Write) -> Result<(), CsvError> {
     Ok(())
 }
 
-/// The labels as ids, or 0..n when some label is none or two are the same.
+/// The labels as ids; or 0..n if some label is not an id or two are the same.
 fn ids_of(labels: &[String]) -> Vec<u64> {
     let ids: Option<Vec<u64>> = labels.iter().map(|label| label.parse().ok()).collect();
     match ids {
@@ -209,7 +209,7 @@ fn read_rows(reader: impl Read) -> Result<Vec<Row>, CsvError> {
     if rows.is_empty() { Err(CsvError::NoRows) } else { Ok(rows) }
 }
 
-/// Where each of [`COLUMNS`] stands in the header.
+/// The position of each of [`COLUMNS`] in the header.
 fn find_columns(header: &ByteRecord) -> Result<[usize; 5], CsvError> {
     let places = |column: &str| -> Vec<usize> {
         let named = |field: &[u8]| bare(field).eq_ignore_ascii_case(column.as_bytes());
@@ -258,7 +258,7 @@ impl Field<'_> {
     }
 
     fn id(&self) -> Result<u64, CsvError> {
-        // Beyond 2^53 a floating-point id may no longer be the one that was meant.
+        // Beyond 2^53 a floating-point id may not be exact.
         let whole = |x: &f64| x.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(x);
         self.parse::<u64>()
             .or_else(|| self.parse::<f64>().filter(whole).map(|x| x as u64))
@@ -276,14 +276,14 @@ impl Field<'_> {
     }
 }
 
-/// Passes bytes on until too many have come without a record being complete. Carriage returns become padding, because
-/// the CSV reader counts lines by line feeds and would stop half-way through a CRLF.
+/// Passes bytes on, until too many have come without a complete record. Carriage returns become padding, because the CSV
+/// reader counts lines by line feeds and would stop in the middle of a CRLF.
 struct Metered<R> {
     inner: R,
     since_record: usize,
 }
 
-/// Tells that the meter ran out, through the CSV reader that stands in between.
+/// Reports through the CSV reader that the limit was reached.
 #[derive(Debug, Error)]
 #[error("no record ends in sight")]
 struct NoRecordInSight;
@@ -345,7 +345,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What the untidy files below all mean.
+    /// The problem that all the untidy files below describe.
     fn tidy() -> Problem {
         parse(with_header("0,0,1,0.9,2\n0,0,0,0.1,-1\n"))
     }
@@ -548,7 +548,7 @@ mod tests {
     fn a_terminal_start_state_is_refused() {
         assert_eq!(
             message(with_header("1,0,0,1,0\n")),
-            "start state 0 is never left: it is terminal and there is nothing to decide"
+            "start state 0 is terminal (it has no outcomes): there is nothing to decide"
         );
     }
 
@@ -594,7 +594,7 @@ mod tests {
 
     #[test]
     fn endless_garbage_is_given_up_within_one_record() {
-        let end = ": no record ends within 65536 bytes, this is not such a CSV file";
+        let end = ": no record ends within 65536 bytes, this is not an MDP file in CSV format";
         // Zeros without a line end, nothing but line ends, blank fields: before and after the header.
         for pattern in [&b"\0"[..], b"\n", b" ,\n", b"\"\n"] {
             for start in ["", HEADER] {

@@ -1,7 +1,7 @@
-//! The surface between an agent and a problem: small, object-safe, without type parameters.
+//! The interface between an agent and a problem: small, object-safe, without type parameters.
 //!
-//! An environment says what it is ([`EnvSpec`]) and moves (`reset`, `step`). It owns no randomness: the caller hands
-//! it the stream to draw from, so that a run is a function of its seed.
+//! An environment describes itself ([`EnvSpec`]) and is played (`reset`, `step`). It has no random generator of its own: the
+//! caller passes the stream to draw from, so that a run is a function of its seed.
 
 use bqrl_math::rng::Rng;
 
@@ -11,9 +11,9 @@ use crate::trajectory::{End, Observation};
 /// The kind of observation that an environment gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservationSpace {
-    /// `Observation::Index` below `n`; `ordered` when neighbouring indices are similar states.
+    /// `Observation::Index` below `n`; `ordered` if neighbouring indices are similar states.
     Discrete {
-        /// How many there are.
+        /// The number of observations.
         n: usize,
         /// A hint for encodings.
         ordered: bool,
@@ -24,16 +24,16 @@ pub enum ObservationSpace {
     Bits(Vec<usize>),
     /// `Observation::Bytes` of this shape.
     Bytes {
-        /// Of the whole observation.
+        /// The shape of the whole observation.
         shape: Vec<usize>,
-        /// How many equal groups of frames the first axis is made of, oldest first. A step drops the oldest group and
-        /// appends a new one. 1 where nothing is stacked.
+        /// The number of equal groups of frames on the first axis, oldest first. A step drops the oldest group and
+        /// appends a new one. 1 without stacking.
         stack: usize,
     },
 }
 
 impl ObservationSpace {
-    /// How many numbers, bits or bytes make an observation; for a discrete space, how many observations there are.
+    /// The number of numbers, bits or bytes of an observation; for a discrete space, the number of observations.
     pub fn size(&self) -> usize {
         match self {
             Self::Discrete { n, .. } => *n,
@@ -42,34 +42,34 @@ impl ObservationSpace {
     }
 }
 
-/// What an agent may know of a problem. The true model is not among it.
+/// The facts about a problem that an agent may know. The true model is not among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvSpec {
     /// The problem's name, for messages and run directories.
     pub name: String,
-    /// What observations look like.
+    /// The kind of observations.
     pub observations: ObservationSpace,
     /// Number of actions; every action may be tried everywhere.
     pub n_actions: usize,
-    /// The longest an episode can be.
+    /// The largest length of an episode.
     pub horizon: usize,
-    /// True when the horizon is part of the task (d = 1 there), false when it is a mere cut-off.
+    /// True if the horizon is part of the task (d = 1 there), false if it is only a cut-off.
     pub horizon_is_task: bool,
-    /// Bounds of one step's reward, where they are known.
+    /// Bounds of one step's reward, if they are known.
     pub reward_bounds: Option<(f64, f64)>,
-    /// γ: a reward of stage h counts γ^h, and that is how it reaches an agent.
+    /// γ: a reward of stage h counts γ^h; agents receive it discounted.
     pub discount: f64,
-    /// Whether chances and rewards, before discounting, are known to be the same at all stages.
+    /// Whether probabilities and rewards, before discounting, are known to be the same at all stages.
     pub stationary: bool,
-    /// The rewards themselves, for model-based methods that assume them known; `None` where they are not, or follow from
-    /// more than one end of a transition.
+    /// The rewards, for model-based methods that assume them known. `None` if they are not known, or depend on both ends
+    /// of a transition.
     pub known_rewards: Option<KnownRewards>,
-    /// Which discrete states end an episode on arrival, at every stage; `None` where that is not known.
+    /// The discrete states that end an episode on arrival, at every stage; `None` if they are not known.
     pub terminal: Option<Vec<bool>>,
 }
 
 impl EnvSpec {
-    /// A task with a horizon of which nothing more is known.
+    /// A task with a horizon about which nothing else is known.
     pub fn new(name: &str, observations: ObservationSpace, n_actions: usize, horizon: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -86,8 +86,8 @@ impl EnvSpec {
     }
 }
 
-/// Rewards that are known before anything is tried, undiscounted. They say nothing of where an action leads: every pair
-/// and every state has its entry, also one that no transition meets.
+/// Rewards that are known before training, undiscounted. They do not reveal transitions: every pair and every state has an
+/// entry, also one that no transition reaches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KnownRewards {
     /// r(s, a) at s · A + a.
@@ -99,7 +99,7 @@ pub enum KnownRewards {
 /// One step's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What is seen now; after the last step, the final state.
+    /// The new observation; after the last step, the final state.
     pub observation: Observation,
     /// The reward of this step.
     pub reward: f64,
@@ -109,14 +109,14 @@ pub struct Step {
 
 /// A problem that can be played. It may move to another thread.
 pub trait Env: Send {
-    /// What an agent may know.
+    /// The facts that an agent may know.
     fn spec(&self) -> &EnvSpec;
     /// Starts an episode.
     fn reset(&mut self, rng: &mut Rng) -> Observation;
-    /// Takes an action; the caller resets after a step that ended the episode.
+    /// Takes an action. After a step that ended the episode, the caller calls `reset`.
     fn step(&mut self, action: usize, rng: &mut Rng) -> Step;
-    /// Where the episode stands, as numbers: what a checkpoint in the middle of an episode keeps.
+    /// The state of the episode, as numbers, for a checkpoint in the middle of an episode.
     fn save(&self) -> Vec<u64>;
-    /// Returns to where an episode stood; refuses numbers that [`save`](Self::save) cannot have given.
+    /// Restores the state of an episode; refuses numbers that [`save`](Self::save) cannot have returned.
     fn restore(&mut self, state: &[u64]) -> Result<(), EnvError>;
 }

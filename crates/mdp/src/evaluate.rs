@@ -5,8 +5,8 @@
 //! m_{h+1}(s', c + γ^h r) += m_h(s, c) · π(a | h, s, c) · p(s', r | s, a)
 //! ```
 //!
-//! One forward pass over the reward collected so far; mass that reaches a terminal state or the horizon is the law.
-//! Tails of a state's mass that hold less than [`TAIL`] in all are dropped: together they stay below rounding error.
+//! One forward pass over the reward collected so far. The mass that reaches a terminal state or the horizon is the law.
+//! Tails of a state's mass with a total below [`TAIL`] are dropped; together they are below the rounding error.
 
 use bqrl_math::law::ReturnLaw;
 
@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::returns::{Compiled, Ladder, Ladders, Step, TooManyReturns};
 use crate::trajectory::AugmentedInput;
 
-/// Mass at either end of a state's distribution that is not worth following.
+/// Mass at either end of a state's distribution that is dropped.
 const TAIL: f64 = 1e-18;
 
 /// A rule for acting on x = (h, s, c), possibly at random.
@@ -30,12 +30,12 @@ impl<F: Fn(&AugmentedInput) -> usize> Policy for F {
     }
 }
 
-/// What a policy is worth.
+/// The evaluation of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The law of R^π. On a rounded ladder: of the rounded return, a bound in the direction of the rounding.
+    /// The law of R^π. With rounded rewards: the law of the rounded return, a bound in the direction of the rounding.
     pub law: ReturnLaw,
-    /// E[R^π], from the rewards as they are, hence exact on a rounded ladder too.
+    /// E[R^π], from the original rewards, so it is exact with rounded rewards too.
     pub mean: f64,
 }
 
@@ -52,7 +52,7 @@ pub fn evaluate(model: &Model, policy: &dyn Policy) -> Result<Evaluation, TooMan
     Ok(Evaluator::new(model)?.evaluate(policy))
 }
 
-/// A model that is ready to evaluate many policies, as training does.
+/// A model prepared for the evaluation of many policies, as in training.
 #[derive(Debug)]
 pub struct Evaluator {
     compiled: Compiled,
@@ -81,13 +81,13 @@ pub(crate) struct Mass {
 }
 
 impl Mass {
-    /// The cells from `rung` on, `len` of them, made if they are not there yet.
+    /// `len` cells from `rung` on; missing cells are added.
     fn range(&mut self, rung: i64, len: usize) -> &mut [f64] {
         if self.cells.is_empty() {
             self.first = rung;
         }
         if rung < self.first {
-            // Grow by at least the present length, so that growing stays cheap.
+            // Grow by at least the present length, so that repeated growth is cheap.
             let by = ((self.first - rung) as usize).max(self.cells.len());
             self.cells.splice(0..0, std::iter::repeat_n(0.0, by));
             self.first -= by as i64;
@@ -128,14 +128,14 @@ impl Mass {
     }
 }
 
-/// Neighbouring rungs of one state that choose the same way: they move together, as one block.
+/// Neighbouring rungs of one state with the same choice: they move together, as one block.
 struct Run {
     from: usize,
     to: usize,
     choice: Vec<(usize, f64)>,
 }
 
-/// The forward pass; `visit` is shown the mass of every state in which a decision is due, stage by stage.
+/// The forward pass. `visit` gets the mass of every state in which a decision is due, stage by stage.
 pub(crate) fn forward(
     compiled: &Compiled,
     collected: &Ladder,
@@ -188,7 +188,7 @@ pub(crate) fn forward(
     Evaluation { law: law.finish(compiled.tolerance), mean }
 }
 
-/// The law of the return as it comes together.
+/// The law of the return, under construction.
 struct Law<'a> {
     collected: &'a Ladder,
     /// On a lattice a rung has the same value at all stages: mass adds up cell by cell.

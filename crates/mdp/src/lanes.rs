@@ -1,14 +1,13 @@
 //! Lanes: n copies of an environment that are played side by side.
 //!
 //! ```text
-//! reset(i)              an episode starts in lane i: its first observation
-//! step(actions)         one action per lane that is in an episode: what came of each
+//! reset(i)              starts an episode in lane i and returns its first observation
+//! step(actions)         takes one action per lane that is in an episode and returns the results
 //! ```
 //!
-//! A native environment is copied ([`NativeLanes`]); lane i draws from a stream of its own, so that what happens in a lane
-//! depends on the actions taken there and on nothing else. An environment from elsewhere, such as a vector environment of
-//! Python, implements [`Lanes`] itself; it may fail, and it may show the first observation of an episode only with the
-//! next step of all lanes.
+//! A native environment is copied ([`NativeLanes`]). Lane i draws from its own stream, so that a lane depends only on the
+//! actions taken in it. Another environment, such as a vector environment of Python, implements [`Lanes`] itself; it may
+//! fail, and it may show the first observation of an episode only with the next step of all lanes.
 
 use std::error::Error;
 
@@ -19,7 +18,7 @@ use thiserror::Error;
 use crate::env::{Env, EnvSpec, Step};
 use crate::trajectory::Observation;
 
-/// An environment that failed; its own error is kept.
+/// The failure of an environment; keeps the original error.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct EnvError(pub Box<dyn Error + Send + Sync>);
@@ -31,10 +30,10 @@ impl EnvError {
     }
 }
 
-/// What a lane showed after a step of all lanes.
+/// The result of a lane after a step of all lanes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
-    /// The lane had no decision to take, and shows nothing.
+    /// The lane had no decision to take, and has no result.
     Nothing,
     /// An episode started with this step.
     Start(Observation),
@@ -44,27 +43,27 @@ pub enum Seen {
 
 /// Several copies of an environment.
 pub trait Lanes: Send {
-    /// What an agent may know of each of them.
+    /// The facts that an agent may know of each lane.
     fn spec(&self) -> &EnvSpec;
-    /// How many there are.
+    /// The number of lanes.
     fn n_lanes(&self) -> usize;
     /// Starts an episode in a lane. `None`: its first observation comes with the next [`step`](Self::step).
     fn reset(&mut self, lane: usize) -> Result<Option<Observation>, EnvError>;
     /// Takes an action in every lane that has one.
     fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError>;
-    /// Everything that play continues from. Where an environment cannot be saved in the middle of an episode, that is the
-    /// state of its random streams, and episodes start anew.
+    /// Everything that is needed to continue. If an environment cannot be saved in the middle of an episode, this is the state
+    /// of its random streams, and new episodes start.
     fn save(&self) -> SavedLanes;
-    /// Whether [`restore`](Self::restore) brings back episodes in their middle.
+    /// Whether [`restore`](Self::restore) restores unfinished episodes.
     fn resumes_mid_episode(&self) -> bool;
-    /// Restores what [`save`](Self::save) gave, into as many copies of the same environment.
+    /// Restores the result of [`save`](Self::save), into the same number of copies of the same environment.
     fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError>;
 }
 
 /// The saved state of native lanes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct SavedLanes {
-    /// What [`Env::save`] gave, per lane.
+    /// The result of [`Env::save`], per lane.
     pub envs: Vec<Vec<u64>>,
     /// Seed, stream and position of each lane's stream.
     pub rngs: Vec<[u64; 3]>,

@@ -1,6 +1,6 @@
 //! A finite-horizon Markov decision process as a table (§2): 𝓜 = (𝒮, 𝒜, H, P_h, r_h).
 //!
-//! The simulator samples from this very table and the planners integrate it. One kernel serves every stage
+//! The simulator samples this table, and the planners integrate it. One kernel serves every stage
 //! (stationary), or there is one per stage. Rows (s, a) lie end to end; an action without outcomes is not available in
 //! that state, and a state without available actions is terminal: the episode ends on arrival.
 //!
@@ -18,18 +18,18 @@ pub const SUM_TOLERANCE: f64 = 1e-6;
 /// The most (stage, state) pairs that a model may have: planning keeps a few numbers for each.
 pub const MAX_CELLS: usize = 1 << 26;
 
-/// One way that (s, a) can turn out.
+/// One outcome of (s, a).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Its probability, positive.
     pub probability: f64,
     /// The next state.
     pub next: usize,
-    /// The reward on the way.
+    /// The reward of the transition.
     pub reward: f64,
 }
 
-/// What makes a table no Markov decision process. States and actions are named by index.
+/// A table that is not a Markov decision process. States and actions are given by index.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum ModelError {
@@ -49,7 +49,7 @@ pub enum ModelError {
     Horizon { horizon: usize },
     #[error("a horizon of {horizon} with {n_states} states makes more than {MAX_CELLS} (stage, state) pairs")]
     TooLong { horizon: usize, n_states: usize },
-    #[error("rewards as large as {reward} add up beyond floating point over {horizon} stages")]
+    #[error("the sum of rewards as large as {reward} over {horizon} stages overflows floating point")]
     Overflow { reward: f64, horizon: usize },
     #[error("the discount must lie in (0, 1], got {discount}")]
     Discount { discount: f64 },
@@ -76,8 +76,8 @@ pub struct Kernel {
 
 impl Kernel {
     /// Builds the table from (s, a, outcome) rows in any order. Identical outcomes add up, zero probabilities are
-    /// dropped, and each row is normalised after its sum has been checked. A row that misses 1 by no more than
-    /// rounding does is left as it is, so that a table that is written out and read back stays bit-identical.
+    /// dropped, and each row is normalised after its sum has been checked. A row that differs from 1 only by
+    /// rounding is left as it is, so that a table that is written out and read back stays bit-identical.
     pub fn new(
         n_states: usize,
         n_actions: usize,
@@ -137,12 +137,12 @@ impl Kernel {
         Ok(Self { n_states, n_actions, first, outcomes })
     }
 
-    /// The ways that (s, a) can turn out; empty when the action is not available.
+    /// The outcomes of (s, a); empty if the action is not available.
     pub fn outcomes(&self, state: usize, action: usize) -> &[Outcome] {
         &self.outcomes[self.row(state, action)]
     }
 
-    /// Where the outcomes of (s, a) lie in [`Kernel::all_outcomes`].
+    /// The range of the outcomes of (s, a) in [`Kernel::all_outcomes`].
     pub fn row(&self, state: usize, action: usize) -> Range<usize> {
         let row = state * self.n_actions + action;
         self.first[row]..self.first[row + 1]
@@ -170,7 +170,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Checks and assembles. `kernels` holds one kernel for all stages, or one per stage; `start` lists states with
+    /// Checks the parts and builds the model. `kernels` holds one kernel for all stages, or one per stage; `start` lists states with
     /// their probabilities.
     pub fn new(
         kernels: Vec<Kernel>,
@@ -235,7 +235,7 @@ impl Model {
         self.discount
     }
 
-    /// What a reward of stage h counts: γ^h.
+    /// The weight of a reward of stage h: γ^h.
     pub fn discount_at(&self, stage: usize) -> f64 {
         self.discount.powi(stage as i32)
     }
@@ -260,12 +260,12 @@ impl Model {
         &self.kernels
     }
 
-    /// The ways that (s, a) can turn out at stage h.
+    /// The outcomes of (s, a) at stage h.
     pub fn outcomes(&self, stage: usize, state: usize, action: usize) -> &[Outcome] {
         self.kernel(stage).outcomes(state, action)
     }
 
-    /// True when an episode that arrives in `state` at `stage` is over because nothing can be done there.
+    /// True if an episode that arrives in `state` at `stage` is over because no action is available there.
     pub fn is_terminal(&self, stage: usize, state: usize) -> bool {
         self.kernel(stage).is_terminal(state)
     }
@@ -297,7 +297,7 @@ impl Model {
     }
 }
 
-/// A model with names for people: what `bqrl envs` lists and what a file becomes.
+/// A model with names: a problem of `bqrl envs`, or a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// Its name, or the file it came from.

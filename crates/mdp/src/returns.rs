@@ -1,17 +1,17 @@
-//! The set of possible returns, as numbers that a table can be indexed with.
+//! The set of possible returns, numbered so that they can index a table.
 //!
-//! A planner follows a *residual target* y (what is still to be earned), an evaluation the *collected* reward c. Both
-//! move by the reward of a transition, y' = y − γ^h r and c' = c + γ^h r, so both live on a ladder of rungs per stage:
+//! A planner follows a *residual target* y (the return that is still missing), an evaluation the *collected* reward c. Both
+//! change by the reward of a transition, y' = y − γ^h r and c' = c + γ^h r. The values of each stage form a ladder of rungs:
 //!
 //! - **lattice**: every reward is a whole multiple of one quantum (k/24, cents, …). A rung is an integer, a transition
-//!   shifts it by an integer, and a row of the table is a contiguous array. This is the fast and the usual case.
+//!   shifts it by an integer, and a row of the table is a contiguous array. This is the usual case, and it is fast.
 //! - **listed**: the distinct values are few but irregular (option payoffs, discounting). Rungs are sorted lists, and a
 //!   table per reward says where each rung goes.
 //! - **rounded**: neither holds. Rewards are rounded down (or up) to a lattice, which bounds every monotone objective
-//!   from below (above). The caller asks for this; it never happens silently.
+//!   from below (above). This happens only if the caller asks for it.
 //!
-//! Rewards that differ by less than [`RETURN_TOLERANCE`] times the largest |reward| are one value: real files carry
-//! noise such as 999.9999999999942 beside 999.9999999999856.
+//! Rewards that differ by less than [`RETURN_TOLERANCE`] times the largest |reward| are one value: real files contain noise,
+//! such as 999.9999999999942 and 999.9999999999856.
 
 use thiserror::Error;
 
@@ -26,9 +26,9 @@ const LATTICE_LIMIT: usize = 1 << 22;
 const CELL_LIMIT: usize = 1 << 28;
 /// The most values that a listed ladder may have at a stage.
 const LIST_LIMIT: usize = 1 << 18;
-/// A listed ladder is worth its slower look-ups when it is this many times shorter than the lattice.
+/// A listed ladder is used if it is this many times shorter than the lattice, because its look-ups are slower.
 const LIST_ADVANTAGE: usize = 16;
-/// How many sums may be formed while a list is built, before giving up; fewer when there is a lattice to fall back on.
+/// The most sums that may be formed while a list is built; fewer if a lattice is possible instead.
 const LIST_WORK: usize = 1 << 25;
 const LIST_TRIAL: usize = 1 << 20;
 
@@ -42,9 +42,9 @@ struct ListLimit {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("the return set is too large to be exact: {size} (limit {limit})")]
 pub struct TooManyReturns {
-    /// How large it is, in words.
+    /// Its size, in words.
     pub size: String,
-    /// The limit that it breaks, in words.
+    /// The limit that it exceeds, in words.
     pub limit: String,
 }
 
@@ -53,9 +53,9 @@ pub struct TooManyReturns {
 pub enum Rounding {
     /// Every reward is (within the tolerance) a multiple of the quantum.
     Exact,
-    /// Down: every bound that follows is a lower one.
+    /// Down: all results are lower bounds.
     Down,
-    /// Up: every bound that follows is an upper one.
+    /// Up: all results are upper bounds.
     Up,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Transition {
     pub code: u32,
 }
 
-/// The model in the form that the passes run over: rewards by number, terminal states as one, rows end to end.
+/// The model in the form that the passes use: numbered rewards, all terminal states as one, rows end to end.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub n_states: usize,
@@ -84,7 +84,7 @@ pub(crate) struct Compiled {
     pub alive: Vec<Vec<u32>>,
     /// Returns closer than this are one value.
     pub tolerance: f64,
-    /// The smallest and the largest return that any policy can meet.
+    /// The smallest and the largest possible return.
     pub range: (f64, f64),
     kernels: Vec<(Vec<usize>, Vec<Transition>)>,
 }
@@ -108,7 +108,7 @@ impl Compiled {
                         let over = model.is_terminal(stage + 1, outcome.next);
                         let next = if over { n_states } else { outcome.next } as u32;
                         let code = Self::code(nearest(&rewards, outcome.reward), over);
-                        // Holes, goals and noisy copies of one reward fall together here.
+                        // Holes, goals and noisy copies of one reward become the same entry here.
                         match transitions[begin..]
                             .iter_mut()
                             .find(|t: &&mut Transition| t.next == next && t.code == code)
@@ -149,7 +149,7 @@ impl Compiled {
         compiled
     }
 
-    /// Reward number and "the episode is over" in one number: the two land on different rungs of a listed ladder.
+    /// The reward number and "the episode is over" in one number: the two cases lead to different rungs of a listed ladder.
     fn code(reward: usize, over: bool) -> u32 {
         2 * reward as u32 + u32::from(over)
     }
@@ -163,7 +163,7 @@ impl Compiled {
         &self.kernels[if self.kernels.len() == 1 { 0 } else { stage }]
     }
 
-    /// How many transitions stage h has in all.
+    /// The number of transitions of stage h.
     pub fn n_transitions(&self, stage: usize) -> usize {
         self.kernel(stage).1.len()
     }
@@ -210,12 +210,12 @@ impl Compiled {
     }
 }
 
-/// Where a transition takes a rung of stage h.
+/// The map of a transition from the rungs of stage h to those of stage h + 1.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// To the rung with this much added.
+    /// Adds this number to the rung.
     Shift(i64),
-    /// To the rung listed; never falling.
+    /// Takes the listed rung; the list never decreases.
     Table(Vec<u32>),
 }
 
@@ -228,7 +228,7 @@ impl Step {
         }
     }
 
-    /// Where one rung goes.
+    /// The image of one rung.
     pub fn apply(&self, rung: i64) -> i64 {
         match self {
             Step::Shift(by) => rung + by,
@@ -256,12 +256,12 @@ pub(crate) struct Ladder {
 pub(crate) struct Ladders {
     pub residual: Ladder,
     pub collected: Ladder,
-    /// How many rungs the first stage has, a measure of the problem's size.
+    /// The number of rungs of the first stage, a measure of the problem's size.
     pub size: usize,
 }
 
 impl Ladders {
-    /// The exact ladders: listed where that is much shorter, else a lattice.
+    /// The exact ladders: listed if that is much shorter, otherwise a lattice.
     pub fn exact(compiled: &Compiled) -> Result<Self, TooManyReturns> {
         let (low, high) = compiled.range;
         let undiscounted = compiled.discounts.iter().all(|&d| d == 1.0);
@@ -313,7 +313,7 @@ impl Ladders {
                     (0..2 * compiled.rewards.len() as u32)
                         .map(|code| {
                             let quanta = compiled.reward(stage, code) / quantum;
-                            // A multiple stays one although the division may miss it by rounding.
+                            // A multiple stays a multiple although the division may miss it by rounding.
                             let whole = match rounding {
                                 Rounding::Exact => quanta.round(),
                                 Rounding::Down => (quanta + 1e-9).floor(),
@@ -348,7 +348,7 @@ fn check_cells(compiled: &Compiled, size: f64) -> Result<(), TooManyReturns> {
 }
 
 impl Ladder {
-    /// The spacing of the rungs, when they are evenly spaced.
+    /// The spacing of the rungs, if they are evenly spaced.
     pub fn quantum(&self) -> Option<f64> {
         self.quantum
     }
@@ -514,7 +514,7 @@ fn distinct_rewards(model: &Model, scale: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The reward of the list that is closest.
+/// The closest reward of the list.
 fn nearest(rewards: &[f64], reward: f64) -> usize {
     let above = rewards.partition_point(|&r| r < reward);
     if above == rewards.len() || (above > 0 && reward - rewards[above - 1] < rewards[above] - reward) {

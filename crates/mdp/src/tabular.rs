@@ -1,8 +1,8 @@
-//! Playing a problem by sampling the very table that evaluation integrates.
+//! Plays a problem by sampling the same table that evaluation integrates.
 //!
 //! One uniform draw a step picks an outcome by inverse CDF: the first whose cumulative probability exceeds the draw.
-//! The last outcome takes whatever rounding leaves above the sum. Rewards come as they stand in the table; callers
-//! apply the discount.
+//! If rounding leaves the draw above the sum, the last outcome is taken. Rewards are those of the table; callers apply the
+//! discount.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl TabularEnv {
             terminal: terminal_states(model),
         };
         let start = running_sums(model.start().iter().map(|&(_, p)| p)).collect();
-        // Not playing until reset: the clock stands at the end.
+        // No episode is in progress until reset: the stage is at the end.
         let stage = model.horizon();
         Self { problem, spec, cumulative, start, stage, state: 0 }
     }
@@ -65,12 +65,12 @@ impl TabularEnv {
     }
 }
 
-/// r(s, a) or r(s'), where the table has that form at all stages. What no transition meets is worth 0.
+/// r(s, a) or r(s'), if the table has that form at all stages. Entries that no transition reaches are 0.
 fn known_rewards(model: &Model) -> Option<KnownRewards> {
     let n_actions = model.n_actions();
     let mut of_action = Some(vec![None; model.n_states() * n_actions]);
     let mut of_next = Some(vec![None; model.n_states()]);
-    // One value per entry, or the form is not this one.
+    // Each entry must have a single value, otherwise the table does not have this form.
     let note = |table: &mut Option<Vec<Option<f64>>>, entry: usize, reward: f64| {
         if let Some(values) = table
             && *values[entry].get_or_insert(reward) != reward
@@ -87,12 +87,12 @@ fn known_rewards(model: &Model) -> Option<KnownRewards> {
         }
     }
     let filled = |values: Vec<Option<f64>>| values.into_iter().map(|reward| reward.unwrap_or(0.0)).collect();
-    // r(s') first: where every action has one outcome, r(s, a) would tell which pairs lead to a reward.
+    // r(s') first: if every action has one outcome, r(s, a) would reveal which pairs lead to a reward.
     let of_action = of_action.map(|values| KnownRewards::OfAction(filled(values)));
     of_next.map(|values| KnownRewards::OfNext(filled(values))).or(of_action)
 }
 
-/// The terminal states, where they are the same at all stages.
+/// The terminal states, if they are the same at all stages.
 fn terminal_states(model: &Model) -> Option<Vec<bool>> {
     let terminal =
         |kernel: &Kernel| (0..model.n_states()).map(|s| kernel.is_terminal(s)).collect::<Vec<bool>>();
@@ -126,7 +126,7 @@ impl Env for TabularEnv {
     /// Samples (s', r) from P_h(· | s, a).
     ///
     /// # Panics
-    /// When the episode is over or the action is not available: both are mistakes of the caller's code.
+    /// If the episode is over or the action is not available: both are mistakes in the calling code.
     fn step(&mut self, action: usize, rng: &mut Rng) -> Step {
         let Problem { model, states, actions, .. } = &*self.problem;
         assert!(self.stage < model.horizon(), "the episode is over or has not begun: reset first");

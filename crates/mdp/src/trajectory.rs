@@ -1,4 +1,4 @@
-//! What an agent sees of an episode (§3, Approximation I).
+//! The parts of an episode that an agent sees (§3, Approximation I).
 //!
 //! ```text
 //! x = (h, s, c),   c = Σ_{k<h} R_k          the augmented input
@@ -24,7 +24,7 @@ pub enum Observation {
     Bytes(Vec<u8>),
 }
 
-/// x = (h, s, c) of a tabular problem: what every tabular policy, planner and evaluation is a function of.
+/// x = (h, s, c) of a tabular problem: the input of every tabular policy, planner and evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AugmentedInput {
     /// Decisions taken so far, counted from 0.
@@ -38,7 +38,7 @@ pub struct AugmentedInput {
 /// Whether, and why, an episode is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The episode goes on.
+    /// The episode continues.
     NotYet,
     /// A terminal state was reached.
     Terminated,
@@ -49,12 +49,12 @@ pub enum End {
 }
 
 impl End {
-    /// True unless the episode goes on.
+    /// True unless the episode continues.
     pub fn is_over(self) -> bool {
         self != End::NotYet
     }
 
-    /// The paper's d: nothing is left to earn, so that targets do not bootstrap.
+    /// The paper's d: no reward follows, so targets do not bootstrap.
     pub fn is_final(self) -> bool {
         matches!(self, End::Terminated | End::Horizon)
     }

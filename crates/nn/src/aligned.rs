@@ -23,13 +23,13 @@ pub(crate) struct Aligned {
 
 impl Aligned {
     pub fn zeros(len: usize) -> Self {
-        // Alignment without unsafe code: a little too much, and begin where a line does.
+        // Alignment without unsafe code: allocate a little more, and start at a cache line.
         let floats = vec![0.0; len + LANES];
         let begin = floats.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);
         Self { floats, begin, len }
     }
 
-    /// At least `len` floats, zeroed when they had to grow. Contents are otherwise left alone.
+    /// Makes room for at least `len` floats. Growing zeroes them; otherwise the contents stay.
     pub fn reserve(&mut self, len: usize) {
         if self.len < len {
             *self = Self::zeros(len);
@@ -59,7 +59,7 @@ impl fmt::Debug for Aligned {
 
 impl Clone for Aligned {
     fn clone(&self) -> Self {
-        // Not derived: the copy lies elsewhere and begins on a line of its own.
+        // Not derived: the copy is at another address and must be aligned again.
         let mut copy = Self::zeros(self.len);
         copy.copy_from_slice(self);
         copy

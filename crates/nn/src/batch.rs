@@ -15,11 +15,11 @@ pub struct Batch<'a> {
     pub rewards: &'a [f32],
     /// x', as `inputs`; not used where `done`, but finite.
     pub next_inputs: &'a [f32],
-    /// d = 1: the episode terminated or reached the horizon, so nothing follows.
+    /// d = 1: the episode terminated or reached the horizon, so there is no next state to evaluate.
     pub done: &'a [bool],
 }
 
-/// What a transition holds besides its inputs.
+/// The parts of a transition other than its inputs.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Reward,
@@ -70,7 +70,7 @@ impl Transitions {
 }
 
 fn check_finite(name: &'static str, rows: &[f32], n: usize) -> Result<(), UpdateError> {
-    // All of them without a branch first: the search is for the rare case.
+    // First a check of all numbers without branches; the search runs only in the rare case of failure.
     let suspicious = rows.iter().fold(false, |suspicious, x| suspicious | !x.is_finite());
     if !suspicious {
         return Ok(());

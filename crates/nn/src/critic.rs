@@ -18,11 +18,11 @@ use crate::kernels::transpose::Transpose;
 use crate::panels::{Blocks, Inputs, PANEL, Panels};
 use crate::shape::{Layer, Shape};
 
-/// How the weights begin.
+/// The initial weights.
 ///
 /// Hidden weights are He-uniform, U(±√(6/in)), and output weights LeCun-uniform, U(±√(3/in)), times `output_scale`.
-/// Hidden biases are zero. A small scale makes all actions look alike at first, and a bias above what can be earned makes
-/// them look good: the critic is then optimistic about whatever it has not tried.
+/// Hidden biases are zero. A small scale makes all actions look alike at first. A bias above the largest return makes them
+/// look good: the critic is then optimistic about actions that were not tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Init {
     /// Factor on the weights of the output layer.
@@ -80,14 +80,14 @@ impl Critic {
         }
     }
 
-    /// As if no update had been made: the moments belong to parameters that are no more.
+    /// Resets the optimiser, because its moments belong to parameters that have been replaced.
     pub fn forget_moments(&mut self) {
         self.first.fill(0.0);
         self.second.fill(0.0);
         self.steps = 0;
     }
 
-    /// Moves θ along the gradient and θ̄ after it. Says whether θ is still finite.
+    /// Moves θ along the gradient and θ̄ towards θ. Returns whether θ is still finite.
     pub fn apply(&mut self, kernels: Kernels, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
         self.steps += 1;
         kernels.run(AdamStep {
@@ -109,7 +109,7 @@ pub(crate) struct Network {
     pub kernels: Kernels,
 }
 
-/// What a forward pass leaves behind for the backward pass, and the gradients. Kept from step to step.
+/// The results of a forward pass that the backward pass needs, and the gradients. The memory is reused between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workspace {
     /// H_1 .. H_{L−1}, and their transposes.

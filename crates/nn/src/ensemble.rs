@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`Ensemble::train_step`] | the paper's update of all critics | Deep-BQRL, QR-DQN |
 //! | [`Ensemble::update`] | forward, your output gradient, backward, Adam, soft update; one batch for all | other losses |
-//! | [`Ensemble::each_member`] | the same for one critic at a time, in parallel, with batches of its own | anything else |
+//! | [`Ensemble::each_member`] | the same for one critic at a time, in parallel, with its own batches | anything else |
 //!
 //! The gradient is a closure between the forward and the backward pass, so neither can be called without the other.
 
@@ -143,9 +143,9 @@ impl Ensemble {
     }
 
     /// Replaces every output, of all critics and their targets, by an affine function of two old ones. The optimiser
-    /// starts afresh.
+    /// is reset.
     ///
-    /// For outputs that stand for points of a grid: when the grid moves, what was learned moves with it.
+    /// For outputs that stand for points of a grid: when the grid moves, the learned values move with it.
     ///
     /// ```
     /// use bqrl_math::{Purpose, stream};
@@ -198,7 +198,7 @@ impl Ensemble {
 
     /// Outputs of one critic for every sample, A·K each: raw z, not sorted.
     ///
-    /// A training loop that asks often uses [`Member::predict`], which keeps its memory.
+    /// For frequent calls in a training loop use [`Member::predict`], which reuses its memory.
     pub fn forward(&self, which: Which, critic: usize, inputs: &Inputs) -> Panels {
         let mut outputs = Panels::default();
         let parameters = self.critics[critic].parameters(which);
@@ -259,7 +259,7 @@ impl Ensemble {
 
     /// As [`train_step`](Self::train_step); returns the loss 𝒥_m of every critic before its update, Eq. (4).
     ///
-    /// The loss is not needed to minimise it and costs about as much as its gradient: ask every now and then.
+    /// Training does not need the loss, and computing it costs about as much as its gradient, so call this only occasionally.
     pub fn train_step_with_loss(
         &mut self,
         batch: &Batch,
@@ -302,7 +302,7 @@ impl Ensemble {
     /// One update of every critic on shared inputs, for a loss of your own: `gradient(m, outputs, d_outputs)` is given the
     /// online outputs of critic m and writes the gradient of its loss into `d_outputs`, which is zero at first.
     ///
-    /// ζ = 0 leaves the target critics alone and ζ = 1 makes them equal to the online ones.
+    /// ζ = 0 leaves the target critics unchanged and ζ = 1 makes them equal to the online ones.
     ///
     /// ```
     /// use bqrl_math::{Purpose, stream};
@@ -336,11 +336,11 @@ impl Ensemble {
         self.each_member(one).into_iter().collect()
     }
 
-    /// Runs `work` once for every critic, several at a time if [allowed](Self::with_threads), and collects what it
-    /// returns in the order of the critics.
+    /// Runs `work` once for every critic, several at a time if [allowed](Self::with_threads), and collects the
+    /// results in the order of the critics.
     pub fn each_member<R: Send>(&mut self, work: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
         let network = &self.network;
-        // Critics share nothing that is written, so it does not matter which thread takes which.
+        // Critics share no mutable data, so it does not matter which thread takes which critic.
         let group = self.critics.len().div_ceil(self.threads);
         let n_groups = self.critics.len().div_ceil(group);
         self.scratch.resize_with(n_groups, Scratch::default);
@@ -359,7 +359,7 @@ impl Ensemble {
     }
 }
 
-/// One critic on its way through an update.
+/// One critic during an update.
 pub struct Member<'a> {
     index: usize,
     critic: &'a mut Critic,
@@ -405,7 +405,7 @@ impl Member<'_> {
     }
 }
 
-/// Memory of one thread, kept from step to step.
+/// Memory of one thread, reused between steps.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     work: Workspace,

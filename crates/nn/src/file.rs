@@ -27,9 +27,9 @@ pub enum LoadError {
     /// The metadata is absent or not ours.
     #[error("metadata {KEY:?} should be \"{want}\", got {got:?}")]
     Metadata {
-        /// What we write.
+        /// The expected value.
         want: &'static str,
-        /// What the file says.
+        /// The value in the file.
         got: Option<String>,
     },
     /// The sizes are impossible.
@@ -66,7 +66,7 @@ pub enum LoadError {
         index: usize,
         /// The number.
         value: f64,
-        /// What would have been right.
+        /// The allowed values.
         want: &'static str,
     },
 }
@@ -104,7 +104,7 @@ impl Ensemble {
         shape.check()?;
         let file: BTreeMap<String, TensorView> =
             SafeTensors::deserialize(file)?.tensors().into_iter().collect();
-        // Before memory is taken: names and sizes are right, so the ensemble is no larger than its file.
+        // Checked before memory is allocated: with the right names and sizes, the ensemble is no larger than its file.
         check_tensors(&file, &shape)?;
         let mut ensemble = Self::zeros(shape)?;
         for (m, critic) in ensemble.critics.iter_mut().enumerate() {
@@ -138,7 +138,7 @@ impl Ensemble {
         std::fs::write(path, self.to_bytes())
     }
 
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads a file that [`save`](Self::save) wrote.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         Self::from_bytes(&std::fs::read(path)?)
     }
@@ -146,7 +146,7 @@ impl Ensemble {
 
 const SECOND: &str = "adam.v.";
 
-/// What the names of the four parameter sets of a critic begin with, in the order of [`sets`].
+/// The name prefixes of the four parameter sets of a critic, in the order of [`sets`].
 const PREFIXES: [&str; 4] = ["", "target.", "adam.m.", SECOND];
 
 fn sets(critic: &Critic) -> [&[f32]; 4] {

@@ -16,22 +16,22 @@
 //! | `squash` | outputs that cannot leave an interval |
 //! | `critic`, `shape` | one network: places of its parameters, forward, backward |
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
-//! | `kernels` | what has to be fast in training, once for all instruction sets |
+//! | `kernels` | the inner loops of training, one source for all instruction sets |
 //! | `file` | safetensors |
-//! | `workload` | the steps that speed is measured with |
+//! | `workload` | the steps that benchmarks measure |
 //!
 //! Nothing here knows an environment. These are the kernels of networks; exact planning has vector code of its own, in
 //! double precision (`plan/sweep.rs` of `bqrl-mdp`).
 //!
 //! # Reproducibility
 //!
-//! Same seed, same binary and same [`Kernels`] give the same bits: for any number of threads, because critics are
-//! trained side by side and no sum is split, and across [`save`](Ensemble::save) and [`load`](Ensemble::load).
+//! The same seed, binary and [`Kernels`] give the same bits. This holds for any number of threads, because each critic is
+//! trained by one thread and no sum is split. It also holds across [`save`](Ensemble::save) and [`load`](Ensemble::load).
 //! Different kernels round differently; [`Ensemble::with_kernels`] pins one.
 //!
 //! # Files
 //!
-//! A file holds everything that training needs to go on, as plain safetensors, for critic m and layer l = 0, 1, …:
+//! A file holds everything that is needed to continue training, as plain safetensors, for critic m and layer l = 0, 1, …:
 //!
 //! | tensor | type | size |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Batches as the kernels like them: feature-major, in panels of 64 samples.
+//! Batches in the layout of the kernels: feature-major, in panels of 64 samples.
 //!
 //! ```text
 //! Panels   panel p = samples 64p .. 64p+63:   [feature][sample]     a sample is one SIMD lane
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A sample stays in its lane from the last layer through sort, score, argmax, target and loss gradient, without a
-//! shuffle. The last panel is as wide as its samples need, in whole vectors of 16; lanes beyond the last sample hold
-//! anything and are never read back.
+//! shuffle. The last panel is as wide as its samples need, in whole vectors of 16; lanes beyond the last sample have
+//! arbitrary contents and are never read back.
 
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ impl Panels {
         (0..self.n_samples).flat_map(features).collect()
     }
 
-    /// Changes the size and keeps the memory; contents are then anything.
+    /// Changes the size and keeps the memory; the contents are then arbitrary.
     pub(crate) fn resize(&mut self, n_samples: usize, n_features: usize) {
         (self.n_samples, self.n_features) = (n_samples, n_features);
         self.data.reserve(n_features * padded(n_samples));
@@ -107,7 +107,7 @@ impl Panels {
         self.n_samples.div_ceil(PANEL)
     }
 
-    /// One feature of a panel's samples, side by side: the fast way through a batch.
+    /// One feature of a panel's samples, side by side: the fast way to go through a batch.
     pub fn lanes(&self, panel: usize, feature: usize) -> &[f32] {
         &self.panel(panel)[feature * self.width(panel)..][..self.count(panel)]
     }

@@ -1,4 +1,4 @@
-//! What a critic learns: how the next action is scored, and the loss.
+//! The learning rule of a critic: the score of the next action, and the loss.
 //!
 //! ```text
 //! score(a) = Σ_j c_j z̃_j                 c_j = w_j/β + tie_break/K             §3, Approximation III
@@ -19,7 +19,7 @@ pub struct TargetRule {
     discount: f32,
 }
 
-/// A rule that cannot be learned by.
+/// An invalid rule.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum RuleError {
     /// κ is not a positive number, or too close to zero or infinity for single precision.
@@ -46,7 +46,7 @@ impl TargetRule {
     /// The paper's rule: actions are compared by the buffered score B̂, undiscounted.
     ///
     /// `tie_break` times the mean of the outputs is added to the score: B̂ is flat outside its window, so a strictly worse
-    /// action often ties (the paper is silent; 0 gives its own score).
+    /// action often ties (the paper has no tie-break; 0 gives its score).
     pub fn buffered(
         buffer: &Buffer,
         n_quantiles: usize,

@@ -1,4 +1,4 @@
-//! The steps that speed is measured with: the reference shapes, on one fixed minibatch of noise.
+//! The steps that benchmarks measure: the reference shapes, on one fixed minibatch of noise.
 //!
 //! `bqrl bench`, `cargo bench` and the comparison with other libraries (`cargo xtask bench-peers`) all measure these.
 

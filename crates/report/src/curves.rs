@@ -1,9 +1,9 @@
 //! Curves over episodes (the paper's Figures 1, 3 and 4), or over the values of a setting: the mean over seeds with a
 //! pointwise interval as a band.
 //!
-//! Every curve is named at its right end, in its colour; names that would overlap are moved apart, and a thin line leads
-//! from the curve to its name, dotted where the curve ends before the others do. Each panel has its own scale, unless the figure asks for a shared one.
-//! A band may be cut: few seeds give intervals far wider than the curves themselves.
+//! The name of every curve is at its right end, in its colour. Names that would overlap are moved apart. A thin line leads
+//! from the curve to its name; it is dotted if the curve ends before the others do. Each panel has its own scale, unless the
+//! figure asks for a shared one. A band may be cut: few seeds give intervals far wider than the curves themselves.
 
 use std::fmt::Write as _;
 

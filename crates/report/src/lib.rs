@@ -4,7 +4,7 @@
 //! run directories ─► study (method → level → seeds) ─► views ─► figures ─► document (HTML)
 //!                                                 └─► paper (the paper's figures, its numbers beside ours)
 //!                                                             └─► results (its experiments on one page)
-//! runs of sweeps ─► studies (what the paper leaves open: tables and figures on one page)
+//! runs of sweeps ─► studies (questions that the paper leaves open: tables and figures on one page)
 //! ```
 //!
 //! The figures ([`curves`], [`heat_map`], [`policy_map`], [`quantile_curve`], [`law_plot`], [`prediction_plot`]) are functions of plain

@@ -1,4 +1,4 @@
-//! Numbers as tables and pages print them.
+//! Formats numbers for tables and pages.
 
 /// A number in at most six significant digits, without trailing zeros.
 pub fn number(value: f64) -> String {
@@ -13,7 +13,7 @@ pub fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Three decimals are more than three seeds can tell.
+/// Three decimals; more would be below the noise of three seeds.
 pub fn three_decimals(value: f64) -> String {
     number((value * 1000.0).round() / 1000.0)
 }

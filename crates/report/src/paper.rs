@@ -1,10 +1,10 @@
 //! The paper's figures from our runs, and its numbers beside ours.
 //!
 //! The numbers are those of §4 of *Deep Reinforcement Learning with Buffered Quantile Objectives*, as printed in its text:
-//! means over the seeds 42, 10042 and 20042 at the last episode. The paper gives no spread for them, so whether a
-//! difference is clear is judged by our interval alone.
+//! means over the seeds 42, 10042 and 20042 at the last episode. The paper gives no spread for them, so only our
+//! interval decides whether a difference is clear.
 //!
-//! | figure | what it shows |
+//! | figure | contents |
 //! |---|---|
 //! | 1 | asset selling: quantile policy gap and expected-return regret at τ = 0.1, 0.9 |
 //! | 2 | asset selling: final Deep-BQRL policies at τ = 0.1, 0.5, 0.9, seeds 10042, 42, 20042 |

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Colours: the first action is gray, the second blue, the next ones follow the palette of Okabe and Ito, which
-//! colour-blind readers can tell apart. Of two actions the one named Stop is the gray one, as in the paper.
-//! More than eight actions are taken for quantities, such as order sizes, and get an ordered ramp.
+//! colour-blind readers can distinguish. Of two actions the one named Stop is gray, as in the paper.
+//! More than eight actions count as quantities, such as order sizes, and get an ordered ramp.
 //!
 //! Equal neighbours are drawn as one rectangle, which keeps a map of 500 × 500 cells within a few megabytes
 //! even when it looks like noise.
@@ -141,7 +141,7 @@ fn plot_size(panels: usize, n_periods: usize, n_states: usize) -> (f64, f64) {
     ((n_periods as f64 * 52.0).clamp(narrowest, widest), (n_states as f64 * 26.0).clamp(104.0, 270.0))
 }
 
-/// Lines between cells help to count them, until they would cover them.
+/// Lines between cells help to count them; they are left out if the cells are too small.
 const SMALLEST_RULED: f64 = 7.0;
 
 fn draw_cells(
@@ -189,8 +189,8 @@ struct Block {
     action: usize,
 }
 
-/// Covers every cell that has an action exactly once: runs along each state, and equal runs of neighbouring states
-/// made one.
+/// Covers every cell that has an action exactly once: runs along each state, where equal runs of neighbouring states are
+/// joined.
 fn blocks(cells: &[Vec<Option<usize>>], n_states: usize) -> Vec<Block> {
     let mut done = Vec::new();
     let mut growing: Vec<Block> = Vec::new();

@@ -5,8 +5,8 @@
 //! dots    (mean over critics of z̃_j, η_j)     bars   from the lowest to the highest critic
 //! ```
 //!
-//! Only the action with the highest mean score is drawn with dots and bars: it is the one that the policy, whose law this
-//! is, would take. The other actions are thin lines; nothing says that their predictions should lie on the curve.
+//! Only the action with the highest mean score is drawn with dots and bars, because the policy with this law would take it.
+//! The other actions are thin lines; their predictions do not have to be on the curve.
 
 use std::fmt::Write as _;
 
@@ -139,7 +139,7 @@ pub fn draw(plot: &PredictionPlot) -> Figure {
     canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot))
 }
 
-/// One range for all panels: the central part of the laws, and what is predicted of the action that is taken.
+/// One range for all panels: the central part of the laws, and the predictions of the action that is taken.
 fn range(plot: &PredictionPlot, laws: &[Law]) -> (f64, f64) {
     let laws = laws.iter().filter_map(|law| law.span(0.001));
     let predicted = plot.panels.iter().filter_map(|panel| panel.actions.first());

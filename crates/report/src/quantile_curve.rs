@@ -1,4 +1,4 @@
-//! The quantile that is achieved at every level, with the best possible one and that of a risk-neutral policy.
+//! The achieved quantile at every level, compared with the best possible one and that of a risk-neutral policy.
 //!
 //! ```text
 //! x: level τ     y: Q_τ of the return of the policy for level τ
@@ -180,7 +180,7 @@ fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// A curve that holds each value until the next level.
 ///
 /// Quantiles do not fall as the level rises, so the policy for one level attains at least this much up to the next level.
-/// A line between the two would promise more than is known, and could pass above the best possible quantile.
+/// A line between the two would show more than is known, and could be above the best possible quantile.
 fn held(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut path: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len());
     for &(tau, value) in points {

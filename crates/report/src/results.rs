@@ -1,4 +1,4 @@
-//! The paper's experiments on a Markdown page: its numbers beside ours, tables, figures, and where the time went.
+//! The paper's experiments on a Markdown page: its numbers compared with ours, tables, figures, and the time by method.
 
 use std::fmt::Write as _;
 use std::io;
@@ -48,8 +48,8 @@ pub fn write(
     Ok(written)
 }
 
-/// The page: the paper's numbers beside ours, a table per problem, the figures, and where the time went. `written_by` is
-/// the command, with the commit where it is known.
+/// The page: the paper's numbers compared with ours, a table per problem, the figures, and the time by method. `written_by`
+/// is the command, with the commit if it is known.
 pub fn page(
     written_by: &str,
     n_seeds: usize,
@@ -77,7 +77,7 @@ pub fn page(
         for method in &study.methods {
             for level in &method.levels {
                 let cell = |measure| {
-                    // Half of the whole interval: the part that is possible may not lie around the mean.
+                    // Half of the full interval: the clipped interval may not be centred on the mean.
                     let samples = level.samples(measure);
                     if samples.is_empty() {
                         return "–".to_owned();
@@ -128,7 +128,7 @@ pub fn page(
     page
 }
 
-/// Interquartile means with bootstrap intervals; nothing where there are too few seeds for them.
+/// Interquartile means with bootstrap intervals; empty if there are too few seeds.
 fn robust_tables(studies: &[Study<'_>]) -> String {
     let mut text = String::new();
     for study in studies {
@@ -169,7 +169,7 @@ fn robust_tables(studies: &[Study<'_>]) -> String {
 const ROBUST: [Measure; 4] =
     [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret, Measure::FinalQuantile, Measure::FinalMean];
 
-/// Which method took how much of the time, on which problem.
+/// The time by method and problem.
 fn time_table(studies: &[Study<'_>]) -> String {
     let mut rows: Vec<(String, &str, f64)> = Vec::new();
     for study in studies {
@@ -195,7 +195,7 @@ fn time_table(studies: &[Study<'_>]) -> String {
     text
 }
 
-/// From the start of a seed to the end of its last episode, as its Monitor file has it; nothing where that is not there.
+/// The time from the start of a seed to the end of its last episode, from its Monitor file, if there is one.
 fn seed_seconds(run: &Run, seed: u64) -> f64 {
     let times = RunDir::open_to_read(&run.path).and_then(|dir| monitor::times(&dir.seed(seed).monitor()));
     times.ok().and_then(|times| times.last().map(|&(_, time)| time)).unwrap_or(0.0)

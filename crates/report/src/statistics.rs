@@ -13,7 +13,7 @@ use bqrl_math::{Interval, Purpose, stream};
 
 /// The confidence of every interval here.
 pub const CONFIDENCE: f64 = 0.95;
-/// With fewer seeds an interquartile mean drops a sample or none, and its bootstrap says little.
+/// With fewer seeds an interquartile mean drops at most one sample, and its bootstrap is not informative.
 pub const SEEDS_FOR_IQM: usize = 5;
 const REPETITIONS: usize = 10_000;
 
@@ -50,7 +50,7 @@ impl Estimate {
         }
     }
 
-    /// The same with its intervals cut to the values that are possible.
+    /// The same with its intervals clipped to possible values.
     #[must_use]
     pub fn within(self, bounds: Interval) -> Self {
         let interval = self.interval.map(|interval| cut(interval, bounds));
@@ -117,7 +117,7 @@ impl Track<'_> {
 
 /// The mean of `seeds` at each place where one of them was measured, at most `most` of these.
 ///
-/// Seeds that were measured elsewhere count with their latest value before. Where all seeds share their places, this is
+/// Seeds that were measured at other places count with their latest value before. If all seeds share their places, this is
 /// [`curve`]. A single seed keeps its own intervals.
 pub fn aligned(seeds: &[Track<'_>], most: usize) -> Vec<CurvePoint> {
     let mut places: Vec<f64> = seeds.iter().flat_map(|seed| seed.x.iter().copied()).collect();
@@ -135,7 +135,7 @@ pub fn aligned(seeds: &[Track<'_>], most: usize) -> Vec<CurvePoint> {
 
 /// The mean of the last `window` of `values[..=k]`; of fewer where there are not so many.
 pub fn moving_average(values: &[f64], window: usize, k: usize) -> f64 {
-    // Summed anew at each place: a running sum would carry the rounding of all values before.
+    // Summed again at each place: a running sum would accumulate the rounding of all earlier values.
     let recent = &values[(k + 1).saturating_sub(window)..=k];
     recent.iter().sum::<f64>() / recent.len() as f64
 }

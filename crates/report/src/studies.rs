@@ -25,20 +25,20 @@ use crate::study::{Measure, Trained};
 pub enum Part {
     /// One setting at a time.
     Sensitivity,
-    /// What decides between actions, and the bonus.
+    /// The score that compares actions, and the bonus.
     Variants,
-    /// Larger problems, with what they cost.
+    /// Larger problems, with their cost.
     Scaling,
 }
 
-/// One thing that is varied on one problem, at one or more levels.
+/// One setting that is varied on one problem, at one or more levels.
 #[derive(Clone, Debug)]
 pub struct Outline {
     /// The section.
     pub part: Part,
     /// A short name that no other sweep has.
     pub name: String,
-    /// What is varied, in full.
+    /// The full name of the varied setting.
     pub setting: String,
     /// The problem, by name.
     pub problem: String,
@@ -46,7 +46,7 @@ pub struct Outline {
     pub parameters: String,
     /// Training episodes.
     pub episodes: usize,
-    /// What it is set to, as tables write it.
+    /// Its values, as tables write them.
     pub values: Vec<String>,
     /// The place of the value that the others are compared with.
     pub reference: usize,
@@ -54,7 +54,7 @@ pub struct Outline {
     pub taus: Vec<f64>,
 }
 
-/// A run of a sweep, with what its files do not say.
+/// A run of a sweep, with facts that are not in its files.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Its files.
@@ -70,7 +70,7 @@ pub struct Entry<'a> {
 /// A sweep and its results.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What is varied.
+    /// The varied setting.
     pub outline: Outline,
     /// `cells[level][value]`.
     pub cells: Vec<Vec<Cell>>,
@@ -85,7 +85,7 @@ pub struct Cell {
     pub problem: String,
     pub tau: f64,
     pub value: String,
-    /// Whether this is what the others are compared with.
+    /// Whether this is the reference of the comparison.
     pub reference: bool,
     pub run: String,
     pub episodes: usize,
@@ -105,7 +105,7 @@ pub struct Cell {
     pub cost: Cost,
 }
 
-/// What training took, over all seeds.
+/// The cost of training, over all seeds.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // As above.
 pub struct Cost {
@@ -126,7 +126,7 @@ pub struct Number {
     pub interval: Option<[f64; 2]>,
 }
 
-/// What the paper's rule attains on a problem, solved exactly, beside what is best.
+/// The paper's rule on a problem, solved exactly, and the optimum.
 #[derive(Clone, Debug)]
 pub struct Floor {
     /// The problem, by name.
@@ -153,7 +153,7 @@ pub struct FloorCell {
 }
 
 impl Sweep {
-    /// Reads the results off the runs, `entries[level][value]`.
+    /// Takes the results from the runs, `entries[level][value]`.
     pub fn new(outline: Outline, entries: &[Vec<Entry<'_>>]) -> io::Result<Self> {
         assert_eq!(entries.len(), outline.taus.len(), "rows of runs, want one per level");
         let row = |(entries, &tau): (&Vec<Entry<'_>>, &f64)| -> io::Result<Vec<Cell>> {

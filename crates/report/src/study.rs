@@ -1,7 +1,7 @@
 //! Runs, grouped as method → level → seeds.
 //!
-//! Runs of one algorithm with the same settings are one method, whatever levels and seeds each of them has: three runs of
-//! Deep-BQRL at three levels are one method at three levels. Where settings differ, or two runs hold the same seed at
+//! Runs of one algorithm with the same settings are one method. Their levels and seeds may differ: three runs of Deep-BQRL
+//! at three levels are one method at three levels. If settings differ, or two runs hold the same seed at
 //! the same level, each is a separate method, named with its directory.
 //!
 //! Unfinished runs take part with the rows that they have. A level without any rows is absent.
@@ -26,7 +26,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// In words.
+    /// Its name.
     pub fn title(self) -> &'static str {
         match self {
             Self::Episodes => "training episodes",
@@ -240,7 +240,7 @@ fn levels<'a>(runs: &[&'a Run]) -> Vec<Level<'a>> {
     levels
 }
 
-/// The best quantile is a fact of the problem: a run that does not know it yet learns it from another.
+/// The best quantile belongs to the problem: a run that does not have it yet takes it from another run.
 fn share_references(methods: &mut [Method<'_>]) {
     let levels = || methods.iter().flat_map(|method| &method.levels);
     let known: Vec<(f64, f64)> =
@@ -297,7 +297,7 @@ fn same_problem(first: &Run, run: &Run) -> Result<(), StudyError> {
             difference = Some(format!("actions {} and {}", b.actions.join(", "), a.actions.join(", ")));
         }
     }
-    // A reference that only one of them knows does not contradict the other.
+    // A reference that only one of them has does not contradict the other.
     if let (Some(a), Some(b)) = (first.summary.max_mean, run.summary.max_mean)
         && a != b
     {
@@ -322,7 +322,7 @@ fn same_problem(first: &Run, run: &Run) -> Result<(), StudyError> {
     }
 }
 
-/// An algorithm's name as texts spell it.
+/// An algorithm's name in texts.
 pub fn display_name(algo: &str) -> &str {
     match algo {
         "deep-bqrl" => "Deep-BQRL",

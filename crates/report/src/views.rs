@@ -1,4 +1,4 @@
-//! The figures of a study: which numbers go into which picture.
+//! The figures of a study: which numbers go into which figure.
 
 mod learning;
 

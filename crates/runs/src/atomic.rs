@@ -1,4 +1,4 @@
-//! Writes a file whole or not at all.
+//! Writes a file completely or not at all.
 //!
 //! ```text
 //! temporary file beside the target → contents → flush → fsync → rename over the target → fsync the directory
@@ -23,12 +23,12 @@ use crate::naming;
 const PREFIX: &str = ".bqrl-";
 const SUFFIX: &str = ".tmp";
 
-/// Writes `contents` to `path`, replacing what was there.
+/// Writes `contents` to `path`, replacing an existing file.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     write_with(path, |out| out.write_all(contents))
 }
 
-/// Writes to `path` whatever `fill` writes to the buffered writer it is given; its error cancels the whole write.
+/// Writes to `path` the output of `fill`, which gets a buffered writer. An error of `fill` cancels the whole write.
 ///
 /// The error names the path and keeps the kind of its cause.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -40,12 +40,12 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
     written.map_err(naming("writing", path))
 }
 
-/// The path in `directory` for something unfinished: whatever bears such a name is removed by [`sweep`].
+/// A temporary path in `directory`. [`sweep`] removes everything with such a name.
 pub(crate) fn temporary(directory: &Path, stem: &str) -> PathBuf {
     directory.join(format!("{PREFIX}{stem}{SUFFIX}"))
 }
 
-/// Removes from `directory` what a kill left unfinished. Only for the one process that writes there.
+/// Removes unfinished files that a kill left in `directory`. Only the one process that writes there may call this.
 pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory).map_err(naming("reading", directory))? {
         let path = entry.map_err(naming("reading", directory))?.path();
@@ -56,13 +56,13 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a path bears the name of something unfinished.
+/// Whether a path has the name of a temporary file.
 pub(crate) fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Removes a file, a link or a directory with all it holds; what is not there is no error.
+/// Removes a file, a link or a directory with its contents. A missing path is not an error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -116,11 +116,11 @@ fn destination(path: &Path) -> io::Result<Destination> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // By hand and not by `canonicalize`, which knows no dangling links. A cycle was refused by `metadata` above.
+    // Not with `canonicalize`, which fails for dangling links. `metadata` above has refused cycles.
     let mut file = path.to_path_buf();
     loop {
-        // An open descriptor stays a stream even when it leads to a regular file: after `>> log`, replacing the
-        // log would lose what it held.
+        // An open descriptor stays a stream even if it points to a regular file: after `>> log`, replacing the log
+        // would lose its contents.
         if file.starts_with("/proc") || file.starts_with("/dev/fd") {
             return Ok(Destination::Stream);
         }
@@ -139,7 +139,7 @@ pub(crate) fn directory_of(file: &Path) -> &Path {
 }
 
 fn stream(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // Appending means nothing to a pipe or a device, and keeps what is in the file behind a redirected descriptor.
+    // Appending has no effect on a pipe or a device, and keeps the contents of the file behind a redirected descriptor.
     let mut out = BufWriter::new(OpenOptions::new().append(true).open(path)?);
     fill(&mut out)?;
     out.flush()
@@ -147,11 +147,11 @@ fn stream(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> i
 
 fn replace(file: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let directory = directory_of(file);
-    // Opened first: a directory that is missing is reported as such, and before anything changes.
+    // Opened first, so that a missing directory is reported before anything changes.
     #[cfg(unix)]
     let directory_handle = File::open(directory)?;
 
-    // Renaming asks only for the right to write to the directory; a write-protected file should stay protected.
+    // Renaming needs only write permission for the directory; a write-protected file must stay protected.
     let permissions = match OpenOptions::new().append(true).open(file) {
         Ok(existing) => Some(existing.metadata()?.permissions()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -1,8 +1,8 @@
-//! Checkpoints that are whole or absent, and known to be whole when they are loaded.
+//! Checkpoints that are complete or absent, and verified when they are loaded.
 //!
 //! ```text
 //! checkpoints/
-//!   000041/ …                        the one before, for the day the latest is damaged
+//!   000041/ …                        the previous one, in case the latest is damaged
 //!   000042/
 //!     agent.safetensors, state.json  the parts: plain files under the names their writer gave them
 //!     manifest.json                  name, length and crc32c of each part, and a crc32c of all that
@@ -10,12 +10,12 @@
 //! ```
 //!
 //! Saving writes the parts and the manifest to a temporary directory, syncs each file and the directory, writes the sealed
-//! parts that are new, and renames the directory into place. Whatever fails before the rename, a full disk or a kill,
-//! leaves the earlier checkpoints untouched. Afterwards two are kept, the one just saved and the latest whole one before it.
+//! parts that are new, and renames the directory into place. A failure before the rename, such as a full disk or a kill,
+//! leaves the earlier checkpoints unchanged. Afterwards two are kept: the new one and the latest complete one before it.
 //!
 //! Only checkpoints are ever renamed or removed. A checkpoint is a real directory with a number for its name that holds
-//! nothing but regular files, a manifest and parts, each under a name that our writers use. A user's folder `202401` is
-//! none. Sealed files are removed when no checkpoint names them any more, see `sealed`.
+//! nothing but regular files, a manifest and parts, each under a name that our writers use. A user's folder `202401` is not
+//! a checkpoint. Sealed files are removed when no checkpoint names them any more, see `sealed`.
 
 mod manifest;
 mod sealed;
@@ -41,7 +41,7 @@ pub struct CheckpointStore {
     sealed: SealedFiles,
 }
 
-/// What a part holds.
+/// The contents of a part.
 #[derive(Clone, Copy, Debug)]
 pub enum Contents<'a> {
     /// Bytes that are stored with the checkpoint.
@@ -65,8 +65,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The contents of a part, plain or sealed. A sealed one is read, and verified, when it is asked for: all of them
-    /// together may be gigabytes.
+    /// The contents of a part, plain or sealed. A sealed part is read and verified only when it is requested, because all of
+    /// them together may be gigabytes.
     pub fn part(&self, name: &str) -> Option<Vec<u8>> {
         let sealed = || self.sealed.iter().find(|part| part.name == name);
         let plain = self.parts.get(name).cloned();
@@ -81,7 +81,7 @@ impl CheckpointStore {
         Self { sealed: SealedFiles::of(&directory), directory }
     }
 
-    /// Whether a sealed part of this name need not be given again: the checkpoint that was loaded or saved last through
+    /// Whether a sealed part of this name does not have to be given again: the checkpoint that was loaded or saved last through
     /// this store names it, and its file is there. A file that only some other checkpoint names may have other contents.
     pub fn has(&self, name: &str) -> bool {
         self.sealed.has(name)
@@ -97,8 +97,8 @@ impl CheckpointStore {
     ///
     /// Numbers grow as a run proceeds. One saved before is replaced, and later ones are removed: they were damaged,
     /// or the run would have continued from them.
-    /// A name is a plain file name, such as `state.json`. Where something of somebody else's bears the number of this
-    /// checkpoint, nothing is saved: [`io::ErrorKind::AlreadyExists`].
+    /// A name is a plain file name, such as `state.json`. If something that is not a checkpoint has the number of
+    /// this checkpoint as its name, nothing is saved: [`io::ErrorKind::AlreadyExists`].
     pub fn save_parts(&self, number: u64, parts: &[(&str, Contents)]) -> io::Result<()> {
         let manifest = self.manifest(number, parts)?;
         let place = self.place(number);
@@ -111,12 +111,12 @@ impl CheckpointStore {
         self.sweep()?;
 
         let temporary = atomic::temporary(&self.directory, &directory_name(number));
-        // The manifest before the sealed parts that it names: what a kill leaves can be told from what is a user's.
+        // The manifest is written before its sealed parts, so that files left by a kill can be distinguished from a user's files.
         let saved = write(&temporary, &manifest, parts)
             .and_then(|()| self.sealed.write(parts, &manifest))
             .and_then(|()| self.put_in_place(&temporary, number));
         if saved.is_err() {
-            // At best; otherwise the next save sweeps it.
+            // If this fails, the next save removes it.
             let _ = self.discard(&temporary);
         }
         saved?;
@@ -142,9 +142,9 @@ impl CheckpointStore {
         Ok(manifest)
     }
 
-    /// Loads the latest whole checkpoint, with a warning for each damaged one passed over.
+    /// Loads the latest complete checkpoint, with a warning for each damaged one that was skipped.
     ///
-    /// Nothing when none was ever saved; an error when there are some and none is whole.
+    /// `None` if none was ever saved; an error if there are some and all are damaged.
     pub fn latest(&self) -> io::Result<Option<Loaded>> {
         let mut warnings = Vec::new();
         for number in self.numbers()? {
@@ -161,7 +161,7 @@ impl CheckpointStore {
         if warnings.is_empty() {
             return Ok(None);
         }
-        let message = format!("no whole checkpoint in {}: {}", self.directory.display(), warnings.join("; "));
+        let message = format!("no complete checkpoint in {}: {}", self.directory.display(), warnings.join("; "));
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
@@ -169,7 +169,7 @@ impl CheckpointStore {
         self.directory.join(directory_name(number))
     }
 
-    /// The checkpoints that are there, whole or not, the latest first.
+    /// All checkpoints, complete or not, the latest first.
     fn numbers(&self) -> io::Result<Vec<u64>> {
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -210,8 +210,8 @@ impl CheckpointStore {
 
     fn put_in_place(&self, temporary: &Path, number: u64) -> io::Result<()> {
         let place = self.place(number);
-        // A directory with files cannot be renamed over. A kill between these two renames loses the number that
-        // was to be replaced, and the run continues from the one before.
+        // A rename cannot replace a directory that has files. A kill between these two renames loses the checkpoint that was
+        // to be replaced, and the run continues from the one before it.
         let replaced = self.set_aside(number)?;
         if let Err(error) = fs::rename(temporary, &place) {
             if let Some(replaced) = replaced {
@@ -222,7 +222,7 @@ impl CheckpointStore {
         sync_directory(&self.directory).map_err(naming("writing", &place))
     }
 
-    /// Gives a checkpoint, if there is one, a name that the next sweep removes: a half removed one is never seen.
+    /// Renames a checkpoint, if there is one, to a temporary name, so that a partly removed checkpoint is never visible.
     fn set_aside(&self, number: u64) -> io::Result<Option<PathBuf>> {
         let place = self.place(number);
         let aside = atomic::temporary(&self.directory, &format!("{}-old", directory_name(number)));
@@ -233,10 +233,10 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes all checkpoints but `number` and the latest whole one before it.
+    /// Removes all checkpoints except `number` and the latest complete one before it.
     fn prune(&self, number: u64, parts: &[(&str, Contents)]) -> io::Result<()> {
         let numbers = self.numbers()?;
-        // Verified and not only counted: two kept checkpoints of which one is damaged are one.
+        // Verified, not only counted: if one of two kept checkpoints is damaged, only one is left.
         let before = numbers.iter().copied().find(|&other| other < number && self.is_whole(other));
         for other in numbers {
             if other != number && Some(other) != before && is_checkpoint(&self.place(other), parts) {
@@ -246,7 +246,7 @@ impl CheckpointStore {
         self.sweep()
     }
 
-    /// Removes what a kill left, and what was set aside.
+    /// Removes temporary files that a kill left, and checkpoints that were renamed for removal.
     fn sweep(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory).map_err(naming("reading", &self.directory))? {
             let path = entry.map_err(naming("reading", &self.directory))?.path();
@@ -257,7 +257,7 @@ impl CheckpointStore {
         self.sealed.sweep()
     }
 
-    /// Removes a temporary directory, and before it the sealed parts that it alone names.
+    /// Removes a temporary directory, and first the sealed parts that no other manifest names.
     fn discard(&self, temporary: &Path) -> io::Result<()> {
         if let Ok(manifest) = read_manifest(temporary, None) {
             let others = self.numbers()?;

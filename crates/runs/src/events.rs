@@ -12,8 +12,8 @@
 //! HistogramProto 1 min · 2 max · 3 num · 4 sum · 5 sum_squares · 6 bucket_limit: packed · 7 bucket: packed   doubles
 //! ```
 //!
-//! Wall times, in seconds since 1970, come from the caller. They have the same number of bytes whatever their value,
-//! so a resumed file has its records where those of the uninterrupted run are, and differs only in the times.
+//! Wall times, in seconds since 1970, come from the caller. Every time has the same number of bytes, so the records of a
+//! resumed file have the same positions as those of the uninterrupted run, and differ only in the times.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ use crate::log::AppendLog;
 use crate::naming;
 
 const PREFIX: &str = "events.out.tfevents.";
-// Stands where TensorFlow puts the host name: it tells our files from others and keeps the host to itself.
+// Replaces the host name in TensorFlow's file names: it identifies our files and does not reveal the host.
 const SUFFIX: &str = ".bqrl";
 
 /// TensorBoard draws 30 buckets unless told otherwise.
@@ -74,7 +74,7 @@ impl EventWriter {
 
     /// Adds a histogram of `values` to `tag`: 30 buckets of equal width from the smallest to the largest.
     ///
-    /// Without values, or with one that is not finite, nothing is written and the error names the tag and the step.
+    /// If there are no values, or one is not finite, nothing is written and the error names the tag and the step.
     pub fn histogram(&mut self, wall_time: f64, step: u64, tag: &str, values: &[f64]) -> io::Result<()> {
         let histogram = histogram(values).map_err(|reason| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("histogram {tag:?} at step {step}: {reason}"))
@@ -142,9 +142,9 @@ fn histogram(values: &[f64]) -> Result<Message, String> {
     let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
 
     // Bucket i holds limit[i−1] ≤ v < limit[i]; the last one holds the maximum as well.
-    // One value, however often, has no width to divide.
+    // If all values are equal, there is no width to divide.
     let n_buckets = if min < max { BUCKETS } else { 1 };
-    // Divided before subtracted, multiplied and added as one: the limits of the widest range are finite.
+    // Divides before subtracting and uses a fused multiply-add, so that the limits of the widest range are finite.
     let width = max / n_buckets as f64 - min / n_buckets as f64;
     let mut limits: Vec<f64> = (1..n_buckets).map(|i| width.mul_add(i as f64, min)).collect();
     limits.push(max);

@@ -1,4 +1,4 @@
-//! Logs that only grow, and that a resumed run continues byte for byte.
+//! Append-only logs that a resumed run continues byte for byte.
 //!
 //! A checkpoint records the [`position`](AppendLog::position) of each log after a [`sync`](AppendLog::sync).
 //! A run that was killed later has written some more, perhaps half a line:
@@ -30,7 +30,7 @@ pub struct AppendLog {
 }
 
 impl AppendLog {
-    /// Starts a log with a header line, which is in the file at once.
+    /// Starts a log with a header line, which is written immediately.
     ///
     /// An existing file is replaced: a run that was killed before its first checkpoint starts over.
     pub fn create(path: &Path, header: &str) -> io::Result<Self> {
@@ -46,9 +46,9 @@ impl AppendLog {
         Ok(Self { path: path.to_path_buf(), out: BufWriter::new(file), position: 0 })
     }
 
-    /// Continues a log at the position that a checkpoint recorded; what stands behind it is cut.
+    /// Continues a log at the position that a checkpoint recorded; the rest of the file is cut off.
     ///
-    /// A file that is shorter cannot be the one of the checkpoint: an error, and the file stays as it is.
+    /// A shorter file cannot belong to the checkpoint: this is an error, and the file is not changed.
     pub fn resume(path: &Path, position: u64) -> io::Result<Self> {
         let file = open_at(path, position).map_err(naming("resuming", path))?;
         Ok(Self { path: path.to_path_buf(), out: BufWriter::new(file), position })
@@ -67,18 +67,18 @@ impl AppendLog {
         Ok(())
     }
 
-    /// Hands what is buffered to the operating system: readers see it, and a kill no longer loses it.
+    /// Passes the buffer to the operating system: readers see it, and a kill no longer loses it.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush().map_err(naming("writing", &self.path))
     }
 
-    /// Flushes and waits for the disk: a power cut no longer loses it. Due before a checkpoint records the position.
+    /// Flushes and waits for the disk: a power cut no longer loses the lines. Call it before a checkpoint records the position.
     pub fn sync(&mut self) -> io::Result<()> {
         self.flush()?;
         self.out.get_ref().sync_data().map_err(naming("writing", &self.path))
     }
 
-    /// Bytes appended so far, those still buffered included.
+    /// Bytes appended so far, including those still buffered.
     pub fn position(&self) -> u64 {
         self.position
     }

@@ -1,14 +1,14 @@
-//! The directory of a saved model: ours, or not touched.
+//! The directory of a saved model. A directory that is not a model is never changed.
 //!
 //! ```text
 //! model/
 //!   .bqrl-model           says that the directory is a model, and in which format
 //!   000120/               a checkpoint, see [`checkpoint`](crate::checkpoint)
-//!   weights.safetensors   what was learned, for other tools
+//!   weights.safetensors   the learned weights, for other tools
 //! ```
 //!
-//! A save takes a directory that is missing or empty, or one that is marked as a model. Anything else is refused before
-//! a byte is written. Inside a model, only checkpoints and `weights.safetensors` are replaced or removed.
+//! A model can be saved to a directory that is missing, empty, or marked as a model. Any other directory is refused before
+//! anything is written. Inside a model, only checkpoints and `weights.safetensors` are replaced or removed.
 
 use std::fs;
 use std::io;
@@ -35,22 +35,22 @@ impl ModelDir {
         Self { path: path.into() }
     }
 
-    /// Saves a model under a number that grows as training goes on; the save before it is kept.
+    /// Saves a model under a number that grows during training; the previous save is kept.
     ///
     /// [`io::ErrorKind::DirectoryNotEmpty`] when the directory holds something else,
-    /// [`io::ErrorKind::NotADirectory`] when it is none.
+    /// [`io::ErrorKind::NotADirectory`] when it is not a directory.
     pub fn save(&self, number: u64, parts: &[(&str, &[u8])], weights: &[u8]) -> io::Result<()> {
         self.claim()?;
         CheckpointStore::open(&self.path).save(number, parts)?;
         atomic::write(&self.path.join(WEIGHTS), weights)
     }
 
-    /// The latest whole save; nothing when there is none.
+    /// The latest complete save, if there is one.
     pub fn load(&self) -> io::Result<Option<Loaded>> {
         CheckpointStore::open(&self.path).latest()
     }
 
-    /// Makes the directory ours, or refuses.
+    /// Marks the directory as a model, or refuses it.
     fn claim(&self) -> io::Result<()> {
         let path = &self.path;
         let refused = |kind, why: &str| Err(io::Error::new(kind, format!("{} {why}", path.display())));
@@ -79,7 +79,7 @@ impl ModelDir {
         }
     }
 
-    /// Refuses a link in the place of the weights: writing would change the file that it leads to.
+    /// Refuses a link at the path of the weights: writing would change its target.
     fn check_weights(&self) -> io::Result<()> {
         let weights = self.path.join(WEIGHTS);
         match fs::symlink_metadata(&weights) {
@@ -95,7 +95,7 @@ impl ModelDir {
         Ok(fs::read_dir(&self.path).map_err(naming("reading", &self.path))?.next().is_none())
     }
 
-    /// A model saved before models were marked: whole checkpoints with a `model.json`, the weights, and nothing else.
+    /// A model saved before models were marked: complete checkpoints with a `model.json`, the weights, and nothing else.
     fn is_unmarked_model(&self) -> io::Result<bool> {
         let mut numbered = 0;
         for entry in fs::read_dir(&self.path).map_err(naming("reading", &self.path))? {

@@ -1,4 +1,4 @@
-//! A run, read back and checked, while it trains or after it.
+//! Reads a run and checks it, during training or after it.
 //!
 //! | file | columns or fields | in a finished run |
 //! |---|---|---|
@@ -19,7 +19,7 @@
 //!
 //! An unfinished run has no `summary.json`. Its settings come from `config.toml`, its numbers from the rows on disk, and
 //! `seed-N/progress.json` says how far each seed is. Its two logs may end in the middle of a line, because the writer
-//! appends to them: that line is left out. Every other file is replaced as a whole and read as strictly as ever.
+//! appends to them: that line is left out. Every other file is replaced as a whole and checked as strictly as in a finished run.
 
 mod files;
 mod tables;
@@ -75,7 +75,7 @@ pub enum State {
 pub struct SeedState {
     /// The seed.
     pub seed: u64,
-    /// `progress.json`, or the same from the rows where they are further or the file is missing; `time` is then 0.
+    /// `progress.json`; or the same from the rows, if they are further or the file is missing. `time` is then 0.
     pub progress: SeedProgress,
 }
 
@@ -164,7 +164,7 @@ pub struct Achieved {
 /// Why a run could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
-    /// The directory is no run, or one of another format; the message names it.
+    /// The directory is not a run, or has another format; the message names it.
     NotARun(String),
     /// A finished run was asked for, and training has not ended.
     Unfinished(PathBuf),

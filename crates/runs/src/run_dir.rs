@@ -1,4 +1,4 @@
-//! Where the files of a run are, whose directory it is, and who may write to it.
+//! The paths of a run's files, the mark of its directory, and the lock for writing.
 //!
 //! ```text
 //! runs/asset-selling-deep-bqrl-1/
@@ -25,7 +25,7 @@ pub const EVALUATIONS_HEADER: &str =
 
 /// The layout described above; a later layout gets the next number.
 const FORMAT: u32 = 2;
-/// The first layout: its tables and summary are read like those of today, its checkpoints cannot be resumed.
+/// The first layout: its tables and summary can be read, its checkpoints cannot be resumed.
 const FIRST_FORMAT: u32 = 1;
 const MARK: &str = "bqrl run, format ";
 /// How long a writer tries to get the lock, and how often.
@@ -41,9 +41,9 @@ pub struct RunDir {
 impl RunDir {
     /// Makes the directory of a new run, with its parents, and locks it.
     ///
-    /// An empty directory is taken over. One that holds a run is refused, with [`io::ErrorKind::AlreadyExists`],
-    /// unless `force` says to remove that run. One with other files is refused, with
-    /// [`io::ErrorKind::DirectoryNotEmpty`], in any case.
+    /// An empty directory is used. A directory that holds a run is refused with [`io::ErrorKind::AlreadyExists`],
+    /// unless `force` allows to remove that run. A directory with other files is always refused, with
+    /// [`io::ErrorKind::DirectoryNotEmpty`].
     pub fn create(path: &Path, force: bool) -> io::Result<(Self, Lock)> {
         fs::create_dir_all(path).map_err(naming("creating", path))?;
         let run = Self { path: path.to_path_buf() };
@@ -109,7 +109,7 @@ impl RunDir {
 
     /// Locks the run, so that no other process writes to it until the lock is dropped.
     ///
-    /// [`io::ErrorKind::ResourceBusy`] when another one holds the lock.
+    /// [`io::ErrorKind::ResourceBusy`] if another process holds the lock.
     pub fn lock(&self) -> io::Result<Lock> {
         let lock = Lock::acquire(&self.path.join(".bqrl-lock"))?;
         atomic::sweep(&self.path)?;
@@ -136,7 +136,7 @@ impl RunDir {
         self.path.join("summary.json")
     }
 
-    /// `problem.json`: names, horizon, and what is exactly best.
+    /// `problem.json`: names, horizon, and the exact optima.
     pub fn problem(&self) -> PathBuf {
         self.path.join("problem.json")
     }
@@ -165,7 +165,7 @@ impl RunDir {
         self.path.join(".bqrl-run")
     }
 
-    /// Names of all entries but our own hidden ones.
+    /// Names of all entries except our own hidden ones.
     fn visible_entries(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(naming("reading", &self.path))? {
@@ -178,7 +178,7 @@ impl RunDir {
 
     /// Removes the files of a run, and no others.
     fn clear(&self) -> io::Result<()> {
-        // First of all: without it, what a kill leaves here cannot pass for a run.
+        // Removed first: without this file, the leftovers of a kill do not count as a run.
         atomic::remove(&self.config())?;
         for path in [self.summary(), self.problem(), self.reference(), self.figures(), self.report()] {
             atomic::remove(&path)?;
@@ -199,7 +199,7 @@ pub struct SeedDir {
 }
 
 impl SeedDir {
-    /// Makes the directory unless it exists, and removes from it what a kill left unfinished.
+    /// Makes the directory unless it exists, and removes unfinished files that a kill left in it.
     pub fn create(&self) -> io::Result<()> {
         atomic::create_dir(&self.path)?;
         atomic::sweep(&self.path)
@@ -220,7 +220,7 @@ impl SeedDir {
         self.path.join("evaluations.csv")
     }
 
-    /// `evaluations-distribution.csv`: the same of a stochastic policy itself, where `evaluations.csv` is about its mode.
+    /// `evaluations-distribution.csv`: the same for a stochastic policy itself; `evaluations.csv` is about its mode.
     pub fn distribution(&self) -> PathBuf {
         self.path.join("evaluations-distribution.csv")
     }
@@ -235,12 +235,12 @@ impl SeedDir {
         self.path.join("law.csv")
     }
 
-    /// `predictions.csv`: what the critics predict at the start.
+    /// `predictions.csv`: the predictions of the critics at the start.
     pub fn predictions(&self) -> PathBuf {
         self.path.join("predictions.csv")
     }
 
-    /// `achieved.csv`: quantiles over many levels, where the agent serves them all.
+    /// `achieved.csv`: quantiles over many levels, for an agent that serves them all.
     pub fn achieved(&self) -> PathBuf {
         self.path.join("achieved.csv")
     }
@@ -268,13 +268,13 @@ impl SeedDir {
 
 /// The right to write to a run, until it is dropped.
 ///
-/// The operating system holds the lock and releases it when the process ends, however it ends: there are no stale
-/// locks to judge. The file stays, because one that is removed while another process waits for it protects nothing.
-/// While locked it holds the process id, for the error message.
+/// The operating system holds the lock and releases it when the process ends, even after a kill, so there are no stale
+/// locks. The file is never removed: if it were removed while another process waits for it, it would protect nothing.
+/// While locked it contains the process id, for the error message.
 ///
-/// A reader finds out whether the lock is held by taking a shared one for a moment, and only where the file names a
-/// process: a writer that ended by itself has emptied it. So reader and writer can meet only when a run that was killed
-/// is resumed; the writer then tries again for [`PATIENCE`], thousands of times longer than a reader holds the lock.
+/// A reader tests the lock by taking a shared lock for a moment, and only if the file contains a process id: a writer that
+/// ended normally has emptied it. So a reader can disturb a writer only when a killed run is resumed. The writer then tries
+/// again for [`PATIENCE`], thousands of times longer than a reader holds the lock.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -290,7 +290,7 @@ impl Lock {
             .map_err(naming("locking", path))?;
         match try_for(PATIENCE, || file.try_lock()) {
             Ok(()) => {}
-            // Some network file systems know no locks; a run there goes unprotected.
+            // Some network file systems have no locks; a run there is not protected.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(naming("locking", path)(error)),
             Err(TryLockError::WouldBlock) => {
@@ -311,7 +311,7 @@ impl Lock {
     fn is_held(path: &Path) -> bool {
         let Ok(mut file) = File::open(path) else { return false };
         let mut process = String::new();
-        // Some systems let nobody read a locked file. Only the lock can tell then.
+        // On some systems a locked file cannot be read. Then only the lock itself can be tested.
         if file.read_to_string(&mut process).is_ok() && process.trim().is_empty() {
             return false;
         }
@@ -320,13 +320,13 @@ impl Lock {
                 let _ = file.unlock();
                 false
             }
-            // Held; or the file system knows no locks, and the process that the file names is all that is known.
+            // The lock is held; or the file system has no locks, and the process id in the file is the only information.
             Err(_) => true,
         }
     }
 }
 
-/// Tries to lock until it succeeds, fails otherwise than by another's lock, or `patience` is over.
+/// Tries to lock until it succeeds, fails for another reason than a held lock, or `patience` is over.
 fn try_for(
     patience: Duration,
     mut lock: impl FnMut() -> Result<(), TryLockError>,
@@ -345,14 +345,14 @@ fn try_for(
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Two equal runs should leave equal files. Closing the file, next, is what unlocks it.
+        // Two equal runs should leave equal files. Closing the file afterwards unlocks it.
         let _ = self.file.set_len(0);
     }
 }
 
-/// Makes the directory `base/stem-1`, or with the first number that is free, and returns its path.
+/// Makes the directory `base/stem-1`, or the one with the first free number, and returns its path.
 ///
-/// Two processes never get the same one. `base` is made when it is missing.
+/// Two processes never get the same directory. `base` is made if it is missing.
 pub fn unique_name(base: &Path, stem: &str) -> io::Result<PathBuf> {
     fs::create_dir_all(base).map_err(naming("creating", base))?;
     let mut number = 1_u64;
@@ -434,7 +434,7 @@ mod tests {
     fn a_run_killed_before_it_had_a_config_may_be_created_again() {
         let directory = tempfile::tempdir().unwrap();
         RunDir::create(directory.path(), false).unwrap();
-        // What a kill in the middle of writing the config leaves.
+        // The state after a kill in the middle of writing the config.
         fs::write(atomic::temporary(directory.path(), "x"), "tau").unwrap();
         RunDir::create(directory.path(), false).unwrap();
         assert_eq!(names(directory.path()), [".bqrl-lock", ".bqrl-run"]);
@@ -484,7 +484,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (run, lock) = RunDir::create(directory.path(), false).unwrap();
         drop(lock);
-        // What a kill leaves: the longer id of a dead process.
+        // The state after a kill: the longer id of a dead process.
         fs::write(directory.path().join(".bqrl-lock"), "99999999999\n").unwrap();
         let _lock = run.lock().unwrap();
         #[cfg(unix)]

@@ -1,6 +1,6 @@
-//! What the files of a run hold: rows and summaries as types, written by `lab` and the Python package, read by `report`.
+//! The contents of a run's files: rows and summaries as types, written by `lab` and the Python package, read by `report`.
 //!
-//! Numbers that need a reference exist where the reference does. A task without a known optimum has no gap and no best
+//! Numbers that need a reference exist only if the reference does. A task without a known optimum has no gap and no best
 //! quantile: the column or field is absent, not zero and not empty.
 //!
 //! | file | type | columns or fields |
@@ -9,7 +9,7 @@
 //! | `seed-N/evaluations.csv` | [`EvaluationRow`] | `episode[,step],tau,quantile,buffered_quantile,mean[,quantile_policy_gap][,expected_return_regret][,low,high]` |
 //! | `seed-N/progress.json` | [`SeedProgress`] | how far a seed is; a heartbeat while it trains |
 //! | `summary.json` | [`Summary`] | the results |
-//! | `problem.json` | [`TaskFacts`] | names, horizon, and what is exactly best |
+//! | `problem.json` | [`TaskFacts`] | names, horizon, and the exact optima |
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,7 @@ pub struct EvaluationRow {
     /// Reg_E so far, where the largest mean is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_return_regret: Option<f64>,
-    /// A 95 % interval of Q_τ, where the policy was played and not computed.
+    /// A 95 % interval of Q_τ, if the policy was evaluated by playing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }
@@ -107,7 +107,7 @@ impl EvaluationColumns {
         all.into_iter().find(|columns| columns.header() == line)
     }
 
-    /// A row as a line. An interval that could not be given (too few episodes) leaves its cells empty.
+    /// A row as a line. Without an interval (too few episodes) its cells are empty.
     pub fn line(self, row: &EvaluationRow) -> String {
         let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let mut cells = vec![row.episode.to_string()];
@@ -131,10 +131,10 @@ pub struct SeedProgress {
     pub steps: u64,
     /// Updates made.
     pub updates: u64,
-    /// The run's length in episodes, where it is counted in episodes …
+    /// The run's length in episodes, if it is counted in episodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_episodes: Option<usize>,
-    /// … or in steps.
+    /// The run's length in steps, if it is counted in steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_steps: Option<u64>,
     /// Whether the seed has finished.
@@ -144,7 +144,7 @@ pub struct SeedProgress {
 }
 
 impl SeedProgress {
-    /// The part that is done, from 0 to 1.
+    /// The finished part, from 0 to 1.
     pub fn fraction(&self) -> f64 {
         let part = |done: f64, of: f64| (done / of.max(1.0)).min(1.0);
         match (self.done, self.of_episodes, self.of_steps) {
@@ -176,7 +176,7 @@ pub struct Summary {
     pub lanes: Option<usize>,
     /// The seeds.
     pub seeds: Vec<u64>,
-    /// False where policies are evaluated by playing, and `best_quantile`, where given, is a lower bound.
+    /// False if policies are evaluated by playing; `best_quantile`, if present, is then a lower bound.
     #[serde(default = "yes")]
     pub exact: bool,
     /// max_π `E[R^π]`, where it is known.
@@ -224,7 +224,7 @@ pub struct SummaryLevel {
     /// Q*_τ, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_quantile: Option<f64>,
-    /// Q_τ of the paper's rule, solved exactly: what Deep-BQRL would learn without error. Given for Deep-BQRL alone.
+    /// Q_τ of the paper's rule, solved exactly: the result of Deep-BQRL without learning errors. Only for Deep-BQRL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule_quantile: Option<f64>,
     /// 𝒢_τ, where Q*_τ is known.
@@ -258,7 +258,7 @@ impl Summary {
     }
 }
 
-/// `problem.json`: what was learned on.
+/// `problem.json`: the task of the run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TaskFacts {
     /// Its name.
@@ -271,7 +271,7 @@ pub struct TaskFacts {
     pub states: Vec<String>,
     /// Names of the actions.
     pub actions: Vec<String>,
-    /// Whether the states stand in a meaningful order.
+    /// Whether the states have a meaningful order.
     pub ordered: bool,
     /// Whether its exact quantiles are known.
     pub exact: bool,
@@ -282,7 +282,7 @@ pub struct TaskFacts {
     pub levels: Vec<LevelFacts>,
 }
 
-/// A level and what is best there.
+/// A level and its optimum.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LevelFacts {
     /// τ.

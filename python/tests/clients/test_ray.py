@@ -61,7 +61,7 @@ def test_an_interrupt_stops_after_checkpoints_and_any_engine_goes_on(local, tmp_
         driver.kill()
         driver.communicate()
     assert driver.returncode == 130, log()
-    assert log().endswith("error: interrupted\nhint: the same command goes on\n")
+    assert log().endswith("error: interrupted\nhint: the same command resumes it\n")
     unfinished = [run for run in RUNS if not (root / run / "summary.json").exists()]
     assert unfinished
     subprocess.run([BQRL, "sweep", "s.toml", "--out", "ray", "--quiet"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)

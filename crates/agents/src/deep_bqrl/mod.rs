@@ -11,10 +11,10 @@
 //! output    = argmax_a μ_B(x,a)                                                             Eq. (2)
 //! ```
 //!
-//! Where the paper is silent (decision 0005): the score has `tie_break` times the mean of z added, because B̂ is flat
-//! outside its window and strictly worse actions tie there; 0 is the paper's own score. Remaining ties go to the lowest
-//! index. `score` replaces B̂ by a point quantile or the mean, and λ_0 = 0 takes the bonus away: the ablations that the paper
-//! leaves open. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
+//! Choices that the paper leaves open (decision 0005): `tie_break` times the mean of z is added to the score, because B̂ is
+//! flat outside its window and strictly worse actions tie there; 0 is the paper's score. Remaining ties go to the lowest
+//! index. The ablations that the paper leaves open: `score` replaces B̂ by a point quantile or the mean, and λ_0 = 0 removes
+//! the bonus. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::{Clock, Exploration, Span};
@@ -31,7 +31,7 @@ use crate::{
     Transition, Waiting,
 };
 
-/// Every setting but τ and β.
+/// Every setting except τ and β.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
     /// M ≥ 2.
@@ -49,7 +49,7 @@ pub struct Config {
     pub critics: CriticConfig,
 }
 
-/// What of the learned quantiles decides between actions, in acting, in targets and in the output.
+/// The statistic of the learned quantiles that compares actions: in acting, in targets and in the output.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Score {
@@ -68,7 +68,7 @@ pub struct DeepBqrl {
     exploration: Exploration,
 }
 
-/// What [`Agent::save`] keeps beside the arrays.
+/// The saved state other than the arrays.
 #[derive(Deserialize, Serialize)]
 struct State {
     critics: CriticState,

@@ -37,7 +37,7 @@ impl Minibatch {
             let transition = replay.sample(rng);
             let (stage, observation, collected) = &transition.x;
             encoder.encode(&Input { stage: *stage, observation, collected: *collected }, inputs);
-            // Where d = 1 the continuation is not evaluated; x stands in for x'.
+            // If d = 1 the continuation is not evaluated; x takes the place of x'.
             let (stage, observation, collected) = transition.next.as_ref().unwrap_or(&transition.x);
             encoder.encode(&Input { stage: *stage, observation, collected: *collected }, next_inputs);
             actions.push(transition.action);

@@ -1,5 +1,5 @@
-//! What agents learn from: inputs as numbers ([`encode`]), transitions remembered ([`replay`]) and drawn ([`minibatch`]),
-//! episodes that are not over yet ([`open`]); and how an agent is saved ([`arrays`], [`saved`]).
+//! The memory of agents: inputs as numbers ([`encode`]), stored transitions ([`replay`]), minibatches ([`minibatch`]) and
+//! unfinished episodes ([`open`]); and how an agent is saved ([`arrays`], [`saved`]).
 
 pub mod arrays;
 pub mod encode;

@@ -1,4 +1,4 @@
-//! What an agent saves, part by part; and reading it back, with the part's name in every complaint.
+//! The saved parts of an agent, and how to read them; every error names the part.
 
 use bqrl_math::rng::{Rng, RngState};
 use bqrl_nn::Ensemble;
@@ -39,7 +39,7 @@ impl Part {
     }
 }
 
-/// Where a part is looked up by its name.
+/// Looks up a part by its name.
 pub type Parts<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
 
 /// A complaint about a part.

@@ -1,4 +1,5 @@
-//! What the policy gradients on tables have in common. PPO and TRPO: a softmax table that acts, a value table, and the episodes since the last update.
+//! The common part of PPO and TRPO on tables: a softmax table that acts, a value table, and the episodes since the last
+//! update.
 //!
 //! ```text
 //! π(a | h, s) = softmax of logits(h, s)         at first all 0: every action equally likely
@@ -71,13 +72,13 @@ pub struct ActorCritic {
     actions: Rng,
 }
 
-/// What is saved beside the arrays.
+/// The saved state other than the arrays.
 #[derive(Deserialize, Serialize)]
 struct State {
     updates: u64,
-    /// Seed, stream and position of the stream of actions …
+    /// Seed, stream and position of the stream of actions.
     actions: [u64; 3],
-    /// … and of the one of minibatches.
+    /// Seed, stream and position of the stream of minibatches.
     order: [u64; 3],
 }
 
@@ -163,7 +164,7 @@ impl ActorCritic {
         ]
     }
 
-    /// Restores what [`save`](Self::save) gave.
+    /// Restores the result of [`save`](Self::save).
     pub fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let bytes = saved::part("tables.safetensors", file)?;
         let tables = Arrays::read(&bytes).map_err(|error| saved::wrong("tables.safetensors", &error))?;

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! One network, the same input x = (h, s, c), replay, loss and kernels as Deep-BQRL, so that only the score and the
-//! exploration differ. Two departures from the original: the target network moves softly, not in jumps, and the output bias
-//! may be optimistic. Deep-BQRL with `score = "mean"` keeps the ensemble and its bonus and changes the score alone.
+//! exploration differ. Two differences from the original: the target network is updated softly, and the output bias may
+//! be optimistic. Deep-BQRL with `score = "mean"` keeps the ensemble and its bonus and changes only the score.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -51,7 +51,7 @@ pub struct QrDqn {
     rng: Rng,
 }
 
-/// What [`Agent::save`] keeps beside the arrays.
+/// The saved state other than the arrays.
 #[derive(Deserialize, Serialize)]
 struct State {
     critics: CriticState,

@@ -1,4 +1,4 @@
-//! The settings of target tracking and what is allowed.
+//! The settings of target tracking and their allowed ranges.
 
 use bqrl_math::buffer::check_tau;
 use bqrl_math::schedule::Span;
@@ -8,22 +8,22 @@ use crate::experience::encode::StateEncoding;
 use crate::settings::{at_least, not_negative, positive, positive_span, require, share};
 use crate::{AgentError, Kernels};
 
-/// Every setting. The levels that the agent is asked for are not among them.
+/// Every setting. The risk levels are not among them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
     /// M.
     pub n_critics: usize,
     /// Widths of the hidden layers of one network; every critic has one per action.
     pub hidden: Vec<usize>,
-    /// n: steps of the grid of targets; a step of the range is the rounding error.
+    /// n: steps of the grid of targets; the rounding error is one step.
     pub n_targets: usize,
-    /// l_k: widths of the ramps for the buffered quantile, as parts of the range; none does without.
+    /// l_k: widths of the ramps for the buffered quantile, as parts of the range; an empty list turns it off.
     pub ramps: Vec<f64>,
-    /// w_j: how much the probability counts against the mean.
+    /// w_j: weights of the probability relative to the mean.
     pub weights: Vec<f64>,
-    /// The smallest return that is told apart …
+    /// The low end of the range of returns.
     pub return_low: f64,
-    /// … and the largest; both 0: found out while learning.
+    /// The high end of the range; if both are 0, the range is found during learning.
     pub return_high: f64,
     /// Levels that the behaviour plays for, one drawn per episode.
     pub behaviour_tau: Vec<f64>,
@@ -57,17 +57,17 @@ pub struct Config {
     pub replay_capacity: usize,
     /// Transitions before the first update.
     pub learning_starts: usize,
-    /// Minibatches per step: this over the root of the transitions seen, …
+    /// Minibatches per step: this divided by the square root of the transitions seen, …
     pub updates_per_root: f64,
     /// … but at most this many.
     pub updates_per_step: f64,
     /// Share of the transitions that a critic learns from, a different one for each; 1: all of them.
     pub bootstrap: f64,
-    /// Weight of imagined trials against real ones where states are one-hot, at first, …
+    /// Initial weight of imagined trials relative to real ones, if states are one-hot, …
     pub imagined: f64,
     /// … falling as 1/(1 + n/this), in transitions.
     pub imagined_decay: f64,
-    /// The longest horizon whose stages are told apart one by one, where rewards add up.
+    /// The longest horizon for which every stage has its own input, if rewards add up.
     pub stage_thermometer: usize,
     /// How a discrete state is written.
     pub state_encoding: StateEncoding,

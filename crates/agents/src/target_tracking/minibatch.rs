@@ -27,7 +27,7 @@ const REAL_PER_IMAGINED: usize = 4;
 /// A minibatch, sorted by action.
 #[derive(Default)]
 pub(super) struct Minibatch {
-    /// Where the samples of each action begin, and the end.
+    /// The first sample of each action, and the end.
     pub(super) bounds: Vec<usize>,
     /// x of the samples of an action and then of its imagined trials.
     pub(super) inputs: Vec<Inputs>,
@@ -36,7 +36,7 @@ pub(super) struct Minibatch {
     pub(super) numbers: Vec<u64>,
     pub(super) rewards: Vec<f64>,
     pub(super) done: Vec<bool>,
-    /// Imagined trials in all.
+    /// Total number of imagined trials.
     pub(super) n_imagined: usize,
     /// Priors at the inputs, and at x', per network.
     pub(super) shifts: Vec<Vec<f32>>,

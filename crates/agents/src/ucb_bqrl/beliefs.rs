@@ -14,11 +14,11 @@ use super::counts::{Counts, Row, Seen};
 use super::prior::priors;
 use super::{Config, Objective, Output};
 
-/// Rungs of a plan whose rewards have to be rounded.
+/// The number of return values of a plan if rewards have to be rounded.
 const ROUNDED_RETURNS: usize = 2048;
 /// Window widths that a buffered plan tries, a pass each.
 const N_WIDTHS: usize = 8;
-/// Further passes that a plan may make to spend its slack.
+/// Further passes that a plan may make to use its slack.
 const REFINEMENTS: usize = 6;
 
 /// How counts become a model and a plan.
@@ -48,7 +48,7 @@ impl Beliefs<'_> {
             Some(KnownRewards::OfNext(r)) => (None, r.clone()),
             None => (None, vec![0.0; self.n_states]),
         };
-        // What lies on the way to a state that was not seen there: known, or the most that is possible.
+        // The reward for a successor that was not seen there: known, or the largest possible.
         let elsewhere = |row: usize| match self.known_rewards {
             Some(KnownRewards::OfAction(r)) => r[row],
             Some(KnownRewards::OfNext(_)) => 0.0,
@@ -63,7 +63,7 @@ impl Beliefs<'_> {
         let kernel = |rows: &Vec<Row>| {
             let row = |(index, row): (usize, &Row)| {
                 let (state, prior) = (index / self.n_actions, &prior[index % self.n_actions]);
-                // Where nothing was seen the prior is all there is, however weak.
+                // Without observations the prior alone counts, even a weak one.
                 let kappa = if row.n == 0 { 1.0 } else { self.config.prior_strength };
                 let total = row.n as f64 + kappa;
                 let mut outcomes: Vec<Outcome> = row
@@ -104,7 +104,7 @@ impl Beliefs<'_> {
         }
     }
 
-    /// Where episodes began; before the first, anywhere.
+    /// The distribution of first states; before the first episode, uniform.
     fn start(&self, counts: &Counts) -> Vec<(usize, f64)> {
         let begun: u64 = counts.starts.iter().sum();
         if begun == 0 {

@@ -1,4 +1,4 @@
-//! N(s, a, s') and what else was seen, and how they are saved.
+//! N(s, a, s') and the other observed facts, and how they are saved.
 
 use crate::RestoreError;
 use crate::experience::arrays::{Array, Arrays};
@@ -18,7 +18,7 @@ pub(super) struct Seen {
     pub count: u64,
 }
 
-/// N, and what else was seen.
+/// N, and the other observed facts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Counts {
     /// One kernel, or one per stage; rows s · A + a.

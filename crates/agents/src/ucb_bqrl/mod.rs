@@ -1,4 +1,4 @@
-//! UCB-BQRL: optimistic planning for a quantile in a model that is counted.
+//! UCB-BQRL: optimistic planning for a quantile in a model from counts.
 //!
 //! ```text
 //! N(s,a,s'), n(s,a)                             counts; per stage when `stationary` is false
@@ -10,12 +10,12 @@
 //! ```
 //!
 //! The paper names UCB-BQRL as its model-based reference; the method's own paper was not available in full, so this is a
-//! reconstruction (docs/agents/ucb-bqrl.md says of what). The agent knows the horizon, and of the problem only what its spec
-//! tells: rewards r(s,a) or r(s') and terminal states where it names them. Where it does not, a reward is what was seen
-//! with (s, a, s'), an unseen one is the largest that is possible, and a state is terminal once an episode ended in it.
+//! reconstruction (see docs/agents/ucb-bqrl.md). The agent knows the horizon, and the rewards r(s,a) or r(s') and terminal
+//! states that the problem's spec gives. Otherwise the reward of (s, a, s') is the one that was seen, an unseen reward counts
+//! as the largest possible one, and a state is terminal once an episode ended in it.
 //!
-//! Ours: the prior Q_a, and `slack`: where P(R < g) is below τ the behaviour spends that share of the difference on the mean;
-//! the output keeps it against the error of P̂.
+//! Our additions: the prior Q_a, and `slack`. If P(R < g) is below τ, the behaviour uses this share of the difference to
+//! raise the mean; the output keeps the difference as a margin against the error of P̂.
 
 mod beliefs;
 mod counts;
@@ -38,7 +38,7 @@ use crate::{
     finite, state, state_of,
 };
 
-/// Every setting but τ and β.
+/// Every setting except τ and β.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
     /// c: the factor on the confidence radius; 0 trusts the counts.
@@ -47,23 +47,23 @@ pub struct Config {
     pub delta: f64,
     /// One table of counts for all stages, where the problem is known to be the same at all of them, or one per stage.
     pub stationary: bool,
-    /// What is planned for.
+    /// The objective of planning.
     pub objective: Objective,
-    /// Which policy the agent gives away.
+    /// The policy that the agent outputs.
     pub output: Output,
-    /// What is believed of the successors of a pair before it is tried.
+    /// The belief about the successors of a pair before it is tried.
     pub prior: Prior,
-    /// κ: how many observations the prior counts for.
+    /// κ: the number of observations that the prior counts as.
     pub prior_strength: f64,
-    /// The share of a quantile's slack that the behaviour spends on the mean.
+    /// The share of a quantile's slack that the behaviour uses to raise the mean.
     pub slack: f64,
-    /// Episodes after which a plan is renewed though no count has doubled; 0 waits for a count.
+    /// Episodes after which the agent plans again even if no count has doubled; 0 waits for a count.
     pub replan_every: usize,
-    /// Returns that a plan tells apart; rewards are rounded down where there are more.
+    /// The most return values of a plan; with more, rewards are rounded down.
     pub max_returns: usize,
 }
 
-/// What is planned for.
+/// The objective of planning.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -73,7 +73,7 @@ pub enum Objective {
     Buffered,
 }
 
-/// Which policy the agent gives away.
+/// The policy that the agent outputs.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
@@ -89,11 +89,11 @@ pub enum Output {
 pub enum Prior {
     /// Every state alike.
     Uniform,
-    /// Where the action led from other states: empirical Bayes over a common next-state distribution.
+    /// The successors of the action in other states: empirical Bayes over a common next-state distribution.
     Pooled,
-    /// How far the action led from other states, as a difference of state numbers.
+    /// The differences of state numbers that the action caused in other states.
     Shifted,
-    /// Whichever of the latter two predicts rows better from one another.
+    /// The one of the latter two that predicts rows better from the other rows.
     Adaptive,
 }
 
@@ -129,7 +129,7 @@ pub struct UcbBqrl {
     ended: bool,
 }
 
-/// What [`Agent::save`] keeps beside the counts.
+/// The saved state other than the counts.
 #[derive(Deserialize, Serialize)]
 struct State {
     plans: u64,
@@ -232,7 +232,7 @@ impl Agent for UcbBqrl {
         let row = &mut self.counts.kernels[kernel][state(x) * self.n_actions + action];
         let next = state(next);
         row.n += 1;
-        // A reward that was discounted and restored may miss itself by rounding.
+        // A reward that was discounted and restored may differ by rounding.
         let same = |seen: &&mut Seen| {
             seen.next as usize == next && (seen.reward - reward).abs() <= 1e-9 * (1.0 + reward.abs())
         };
@@ -247,7 +247,7 @@ impl Agent for UcbBqrl {
         Ok(())
     }
 
-    /// Plans between episodes, and at once: the output is never behind the counts.
+    /// Plans when an episode has ended, so that the output always reflects the counts.
     fn learn(&mut self, _: &Clock) -> Result<(), LearnError> {
         let since = self.counts.episodes - self.planned.episodes;
         let due = self.config.replan_every > 0 && since >= self.config.replan_every as u64;

@@ -33,7 +33,7 @@ impl Layers {
         self.0.get(name)?.as_table()
     }
 
-    /// A configuration that was written down in full.
+    /// A complete configuration from a file.
     pub fn written(text: &str, origin: &str) -> Result<Self, ConfigError> {
         Ok(Self(parse(text, origin)?))
     }
@@ -78,7 +78,7 @@ impl Layers {
         merge(&mut self.0, Table::from_iter([("problem".to_owned(), table.into())]));
     }
 
-    /// What `section.key` is.
+    /// The value of `section.key`.
     pub fn value(&self, path: &str) -> Option<&Value> {
         let (section, key) = path.split_once('.')?;
         self.0.get(section)?.get(key)
@@ -104,7 +104,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Refuses a setting that the algorithm's preset does not name: settings are read in groups, which cannot tell.
+    /// Refuses a setting that the algorithm's preset does not have. Settings are read in groups, which cannot detect this.
     fn check_agent_keys(&self, origin: &str) -> Result<(), ConfigError> {
         let Some(agent) = self.section("agent") else { return Ok(()) };
         let Some(kind) = agent.get("kind").and_then(Value::as_str) else { return Ok(()) };
@@ -114,7 +114,7 @@ impl Layers {
             None => Ok(()),
             Some(key) => {
                 let names: Vec<&str> = known.keys().map(String::as_str).collect();
-                let message = format!("{kind} has no setting {key:?}; there are {}", names.join(", "));
+                let message = format!("{kind} has no setting {key:?}; its settings are {}", names.join(", "));
                 Err(ConfigError::Toml { origin: origin.to_owned(), message })
             }
         }

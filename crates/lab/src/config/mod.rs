@@ -1,8 +1,8 @@
-//! What is run: a TOML file in which every key stands, checked.
+//! The configuration of a run: a checked TOML file that contains every key.
 //!
 //! A configuration is a preset with layers on top: a file, the command line's flags, `section.key=value` overrides. Layers
-//! are merged as tables and read once, so an unknown key is refused wherever it came from, and what was run can be
-//! written down in full.
+//! are merged as tables and read once, so an unknown key is refused in every layer, and the configuration of a run can be
+//! stored completely.
 
 mod algos;
 mod layers;
@@ -22,13 +22,13 @@ pub use self::algos::{ALGOS, Algo, Levels};
 pub use self::layers::{Layers, paper_episodes};
 pub use self::problem::ProblemConfig;
 
-/// Everything that determines a run but its seed.
+/// Everything that determines a run, except its seed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What is learned.
+    /// The problem.
     pub problem: ProblemConfig,
-    /// For how long, at which levels.
+    /// The length and the levels.
     pub run: RunConfig,
     /// The algorithm and its settings.
     pub agent: AgentConfig,
@@ -152,11 +152,11 @@ pub enum AgentConfig {
     TargetTracking(target_tracking::Config),
 }
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum ConfigError {
-    #[error("unknown algorithm {algo:?}, there are {}", ALGOS.map(|algo| algo.name).join(", "))]
+    #[error("unknown algorithm {algo:?}, the algorithms are {}", ALGOS.map(|algo| algo.name).join(", "))]
     UnknownAlgo { algo: String },
     #[error("{origin}: {message}")]
     Toml { origin: String, message: String },

@@ -1,4 +1,4 @@
-//! What the paper's rule attains, solved exactly over levels and buffer widths. Nothing is trained.
+//! The paper's rule, solved exactly over levels and buffer widths. Nothing is trained.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_mdp::plan::{Planner, conditional};
@@ -12,7 +12,7 @@ use crate::outcome::RULE_ATOMS;
 pub const SHARES: [(&str, f64); 5] =
     [("τ/16", 1.0 / 16.0), ("τ/8", 1.0 / 8.0), ("τ/4", 1.0 / 4.0), ("τ/2", 1.0 / 2.0), ("τ", 1.0)];
 
-/// What the paper's rule attains on a problem, beside what is best.
+/// The paper's rule on a problem, and the optimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Floor {
     /// The problem, by name.

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! For fixed (v, w) the best π minimises an expected ramp cost: one pass of [`super::sweep`]. Every f_π is convex in w,
-//! so the inner minimum is found by cutting planes: each policy met gives a whole curve f_π(v, ·) below the true one,
-//! and the next w is where the upper envelope of these curves is least. J_mix is the exact optimum over policies that
-//! may toss one coin at the start, two deterministic policies at most. In v the function is not concave: all v are
-//! candidates, bounded from above by the envelope law and by every pass, and taken best first until none can win.
+//! so cutting planes find the inner minimum: each policy found gives a whole curve f_π(v, ·) below the true one, and the
+//! next w minimises the upper envelope of these curves. J_mix is the exact optimum over policies that may choose at random
+//! between deterministic policies at the start; two are enough. In v the function is not concave, so all v are candidates.
+//! The envelope law and every pass bound them from above, and they are tried best first until none can win.
 //!
 //! ```text
-//! UB1 = (1/β) ∫ Q*_u du  ≥  UB2 = J_mix  ≥  best deterministic  ≥  LB = best Q_τ^β of all policies met
+//! UB1 = (1/β) ∫ Q*_u du  ≥  UB2 = J_mix  ≥  best deterministic  ≥  LB = best Q_τ^β of all policies found
 //! ```
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::sweep::Cost;
 use super::{PlannedPolicy, Planner};
 use crate::evaluate::Evaluation;
 
-/// Two policies and the coin that chooses between them at the start of an episode.
+/// A random choice between two policies at the start of an episode.
 #[derive(Clone, Debug)]
 pub struct Mixture {
     /// Probability of the first policy.
@@ -37,11 +37,11 @@ pub struct Mixture {
     pub first: PlannedPolicy,
     /// Played otherwise.
     pub second: PlannedPolicy,
-    /// The law of the return over both the coin and the episode.
+    /// The law of the return, over both the choice and the episode.
     pub law: ReturnLaw,
 }
 
-/// The buffered optimum, enclosed.
+/// The buffered optimum, bounded from both sides.
 #[derive(Clone, Debug)]
 pub struct BufferedPlan {
     /// (τ, β).
@@ -50,17 +50,17 @@ pub struct BufferedPlan {
     pub upper: f64,
     /// UB2: the best that any policy, mixtures included, can attain.
     pub mixture_upper: f64,
-    /// A mixture that beats every policy met, where randomising helps.
+    /// A mixture that is better than every policy found, if randomising helps.
     pub mixture: Option<Mixture>,
     /// LB: attained by `policy`.
     pub lower: f64,
-    /// The best deterministic policy met.
+    /// The best deterministic policy found.
     pub policy: PlannedPolicy,
     /// Its exact law and mean.
     pub evaluation: Evaluation,
 }
 
-/// A policy met on the way.
+/// A policy found during the search.
 struct Met {
     policy: PlannedPolicy,
     evaluation: Evaluation,
@@ -69,12 +69,12 @@ struct Met {
 /// A candidate for the top of the window.
 struct Top {
     v: f64,
-    /// No policy's max over w at this v exceeds it.
+    /// An upper bound for every policy at this v.
     upper: f64,
 }
 
 impl Planner<'_> {
-    /// Encloses max_π Q_τ^β(R^π) with at most `passes` further passes; fewer than it takes leave UB2 looser.
+    /// Bounds max_π Q_τ^β(R^π) with at most `passes` further passes. With too few passes UB2 is less tight.
     pub fn buffered(&self, buffer: Buffer, passes: usize) -> BufferedPlan {
         let search = Search { planner: self, buffer, tolerance: 1e-11 * self.span() };
         let mut met = search.starting_policies();
@@ -94,7 +94,7 @@ impl Planner<'_> {
             if let Some(w) = search.solve(v, index, solved, &mut tops, &mut met, &mut budget) {
                 solved = tops[index].upper;
                 saddle = Some((v, w));
-                // Settled: what is left must beat it.
+                // This candidate is settled; the others must be better.
                 tops[index].upper = f64::NEG_INFINITY;
             }
         }
@@ -111,7 +111,7 @@ impl Planner<'_> {
         BufferedPlan {
             buffer,
             upper: self.envelope().buffered_quantile(&buffer),
-            // Rounding in the last digits must not turn the chain around.
+            // Rounding in the last digits must not reverse the order of the bounds.
             mixture_upper: mixture_upper.max(lower),
             mixture,
             lower,
@@ -138,9 +138,9 @@ impl Search<'_> {
         Met { policy, evaluation }
     }
 
-    /// The risk-neutral policy, and those that attain Q*_u at levels across the window, which all come from one pass:
-    /// good deterministic policies often are among them. At both ends of the window also those that spend their slack
-    /// on the mean.
+    /// The risk-neutral policy, and policies that attain Q*_u at levels across the window. They all come from one pass, and
+    /// good deterministic policies are often among them. At both ends of the window also policies that use their slack to
+    /// raise the mean.
     fn starting_policies(&self) -> Vec<Met> {
         const LEVELS: u32 = 8;
         const REFINEMENTS: usize = 6;
@@ -185,8 +185,8 @@ impl Search<'_> {
         v - (clipped - self.ignored() * w) / self.buffer.beta()
     }
 
-    /// Finds min_w max_π f_π(v, w). Returns the minimiser, or `None` as soon as v is seen not to beat `rival`, or when
-    /// the budget is spent; the bound in `tops` says how far it got.
+    /// Finds min_w max_π f_π(v, w). Returns the minimiser, or `None` as soon as v is known not to be better than `rival`, or
+    /// when the budget is used up; the bound in `tops` then holds the result so far.
     fn solve(
         &self,
         v: f64,
@@ -218,7 +218,7 @@ impl Search<'_> {
         }
     }
 
-    /// Plays the best policy for (v, w), and tightens the bounds: of every v on a lattice, else of this one.
+    /// Finds the best policy for (v, w) and tightens the bounds: of every v on a lattice, otherwise of this v.
     fn pass(&self, v: f64, w: f64, index: usize, tops: &mut [Top]) -> Met {
         let cost = if w > self.planner.compiled.tolerance { Cost::Ramp(w) } else { Cost::Step };
         let bound = |v: f64, cost: f64| v - w / self.buffer.beta() * (cost - self.ignored());
@@ -236,7 +236,7 @@ impl Search<'_> {
         }
     }
 
-    /// The least point of w ↦ max over the policies met of f_π(v, w): convex, and linear between the breakpoints
+    /// The minimum of w ↦ max over the policies found of f_π(v, w): convex, and linear between the breakpoints
     /// w = v − (an atom of some law).
     fn minimise(&self, v: f64, met: &[Met]) -> (f64, f64) {
         let floor = self.planner.compiled.range.0;
@@ -249,14 +249,14 @@ impl Search<'_> {
         let model = |w: f64| {
             met.iter().map(|m| self.value(&m.evaluation.law, v, w)).fold(f64::NEG_INFINITY, f64::max)
         };
-        // Convex over the breakpoints: the least is where the first difference turns positive.
+        // Convex over the breakpoints: the minimum is where the first difference becomes positive.
         let (mut low, mut high) = (0, breaks.len() - 1);
         while low < high {
             let middle = usize::midpoint(low, high);
             if model(breaks[middle]) <= model(breaks[middle + 1]) { high = middle } else { low = middle + 1 }
         }
         let mut best = (breaks[low], model(breaks[low]));
-        // The least may lie inside a neighbouring interval, where two policies' lines cross.
+        // The minimum may be inside a neighbouring interval, where two policies' lines cross.
         for (a, b) in [(low.saturating_sub(1), low), (low, (low + 1).min(breaks.len() - 1))] {
             let (a, b) = (breaks[a], breaks[b]);
             if b <= a {
@@ -285,8 +285,8 @@ impl Search<'_> {
         best
     }
 
-    /// The two policies that are optimal at the saddle and lean opposite ways there, in the proportion that balances
-    /// them: P(R < v − w) = τ − β. `None` when one policy balances alone.
+    /// The two policies that are optimal at the saddle and have slopes of opposite sign there, in the proportion with
+    /// P(R < v − w) = τ − β. `None` if one policy alone satisfies this.
     fn mixture(&self, v: f64, w: f64, met: &[Met]) -> Option<Mixture> {
         let bottom = v - w;
         let slack = 1e-9 * self.planner.span();

@@ -1,13 +1,13 @@
-//! What the paper's own rule converges to, solved exactly.
+//! The fixed point of the paper's rule, solved exactly.
 //!
 //! ```text
 //! π(x) = argmax_a Q_τ^β(Z^π(x, a)),   Z^π(x, a) the remaining return when a is taken and π followed     Eq. (2)
 //! ```
 //!
-//! The rule re-imposes the level τ at every stage, so it need not maximise Q_τ of the whole return: its fixed point is a
-//! floor under the quantile policy gap that no training removes. Since c only shifts what is compared, the rule's
-//! choice depends on (h, s) alone, and backward induction over remaining-return laws solves it. Ties go to the
-//! larger mean.
+//! The rule imposes the level τ again at every stage, so it does not always maximise Q_τ of the whole return. Its fixed
+//! point gives a lower limit of the quantile policy gap, which no training removes. Since c only shifts the compared
+//! values, the rule's choice depends on (h, s) alone, and backward induction over remaining-return laws solves it. Ties go
+//! to the larger mean.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::law::ReturnLaw;

@@ -1,8 +1,7 @@
-//! A policy as a table that anyone can execute: `tau,stage,state,collected,action`.
+//! A policy as a table that other programs can use: `tau,stage,state,collected,action`.
 //!
 //! One row for every x = (h, s, c) that can occur under some policy. Stages count from 0, states and actions go by the
-//! problem's own labels. With rounded rewards, `collected` is the sum of the rounded rewards, which is what the policy
-//! tracks.
+//! problem's own labels. With rounded rewards, `collected` is the sum of the rounded rewards, which the policy uses.
 
 use std::io::{self, Write};
 

@@ -3,7 +3,7 @@
 //! ```text
 //! V_h(s)   = max_a Q_h(s, a),   V_H = 0
 //! Q_h(s,a) = Σ p(s'|s,a) (γ^h r + V_{h+1}(s'))
-//! A_h(s,a) = V_h(s) − Q_h(s,a) ≥ 0      what the action costs in the mean
+//! A_h(s,a) = V_h(s) − Q_h(s,a) ≥ 0      the loss of mean by the action
 //! ```
 
 use crate::evaluate::Policy;
@@ -22,7 +22,7 @@ impl MeanPlan {
     pub(crate) fn new(compiled: &Compiled) -> Self {
         let mut values = vec![vec![0.0; compiled.n_states + 1]; compiled.horizon + 1];
         let mut actions = vec![vec![0; compiled.n_states]; compiled.horizon];
-        // Equal means differ by rounding only; the lowest index should win nevertheless.
+        // Equal means may differ by rounding; the lowest index must still win.
         let tie = 1e-12 * compiled.rewards.iter().fold(0.0f64, |scale, r| scale.max(r.abs()));
         for stage in (0..compiled.horizon).rev() {
             for &state in &compiled.alive[stage] {

@@ -8,12 +8,12 @@
 //! let model = problems::build("asset-selling", &[])?.model;
 //! let planner = Planner::exact(&model, &|_pass, _stages, _horizon| {})?; // One backward pass.
 //!
-//! // Q*_τ and its proof, for any τ, at no further cost: some policy has P(R < 19/24) < τ, none has P(R < 20/24) < τ.
+//! // Q*_τ and its proof, for any τ, without a further pass: some policy has P(R < 19/24) < τ, none has P(R < 20/24) < τ.
 //! let best = planner.best_quantile(0.1);
 //! assert!((best.value - 19.0 / 24.0).abs() < 1e-12);
 //! assert!(best.least_below < 0.1 && best.next.is_some_and(|(_, least_below)| least_below >= 0.1));
 //!
-//! // A policy that attains it, with the slack spent on the mean in at most 12 passes.
+//! // A policy that attains it. At most 12 passes use its slack to raise the mean.
 //! let plan = planner.quantile_policy(0.1, 12);
 //! assert!((plan.evaluation.law.quantile(0.1) - best.value).abs() < 1e-12);
 //!
@@ -22,13 +22,13 @@
 //! let buffered = planner.buffered(buffer, 20);
 //! assert!(buffered.upper + 1e-9 >= buffered.mixture_upper && buffered.mixture_upper + 1e-9 >= buffered.lower);
 //!
-//! // What the paper's own rule attains: less.
+//! // The paper's rule attains less.
 //! let rule = conditional::greedy(&model, buffer, 1000).expect("laws of few returns");
 //! assert!(rule.law.quantile(0.1) < best.value);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`robust::RobustPlanner`] does the same where probabilities are only known to lie in a ball.
+//! [`robust::RobustPlanner`] does the same if probabilities are only known to be in a ball.
 
 pub mod buffered;
 pub mod conditional;
@@ -54,10 +54,10 @@ use crate::evaluate::{Evaluation, Policy, forward, reachable};
 use crate::model::Model;
 use crate::returns::{Compiled, Ladders, Rounding, TooManyReturns};
 
-/// Told that `stages` of `horizon` stages of a pass are done; passes are counted from 1.
+/// Called with (pass, stages done, horizon); passes are counted from 1.
 pub type Progress<'a> = &'a (dyn Fn(u64, usize, usize) + Sync);
 
-/// A model, ready to be planned for any risk level.
+/// A model, prepared for planning at any risk level.
 pub struct Planner<'a> {
     compiled: Compiled,
     ladders: Arc<Ladders>,
@@ -66,7 +66,7 @@ pub struct Planner<'a> {
     root: Row,
     rounding: Rounding,
     /// The law of the risk-neutral policy, and the actions that minimise P(R < g) with ties broken by the mean: each is
-    /// needed for every level, and made once.
+    /// needed for every level and computed once.
     neutral: OnceCell<Evaluation>,
     tie_broken: OnceCell<Arc<ActionTable>>,
     passes: Cell<u64>,
@@ -75,7 +75,7 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Plans without rounding, or says that the return set is too large for that.
+    /// Plans without rounding; an error if the return set is too large.
     pub fn exact(model: &Model, progress: Progress<'a>) -> Result<Self, TooManyReturns> {
         let compiled = Compiled::new(model);
         let ladders = Ladders::exact(&compiled)?;
@@ -83,7 +83,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Plans with rewards rounded to about `grid` values of the return. With [`Rounding::Down`] every value is a lower
-    /// bound that the policy attains, with [`Rounding::Up`] an upper bound on what any policy can attain.
+    /// bound that the policy attains, with [`Rounding::Up`] an upper bound for every policy.
     pub fn rounded(model: &Model, grid: usize, rounding: Rounding, progress: Progress<'a>) -> Self {
         assert!(rounding != Rounding::Exact, "a rounded plan rounds down or up");
         let compiled = Compiled::new(model);
@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
         (self.passes.get(), self.updates.get())
     }
 
-    /// The smallest and the largest return that any policy can meet.
+    /// The smallest and the largest possible return.
     pub fn range(&self) -> (f64, f64) {
         self.compiled.range
     }
@@ -149,8 +149,8 @@ impl<'a> Planner<'a> {
         forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
     }
 
-    /// The law whose CDF is the least P(R ≤ w) that any policy attains, separately for each w. No policy need attain
-    /// it, and none can beat it anywhere: its quantiles are Q*_q.
+    /// The law whose CDF is the least P(R ≤ w) that any policy attains, separately for each w. There may be no
+    /// policy with this law, and no policy is better at any w: its quantiles are Q*_q.
     pub fn envelope(&self) -> ReturnLaw {
         let below = |rung| if rung < self.root.first { 0.0 } else { self.root.at(rung) };
         let rungs = self.root.first - 1..self.root.end();
@@ -163,8 +163,8 @@ impl<'a> Planner<'a> {
         reachable(&self.compiled, &self.ladders.collected)
     }
 
-    /// For each stage and state, the reward that the policy has most likely collected there; for states that it never
-    /// visits then, what it has most likely collected by that stage. `None` where no decision can be due.
+    /// For each stage and state, the most likely collected reward of the policy there; for states that it does not visit at
+    /// that stage, the most likely collected reward at that stage. `None` if no decision can be due.
     pub fn typical_collected(&self, policy: &dyn Policy) -> Vec<Vec<Option<f64>>> {
         let collected = &self.ladders.collected;
         let mut typical = vec![vec![None; self.compiled.n_states]; self.compiled.horizon];
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
         typical
     }
 
-    /// How far apart the smallest and the largest return are.
+    /// The distance between the smallest and the largest return.
     fn span(&self) -> f64 {
         let (low, high) = self.compiled.range;
         (high - low).max(f64::MIN_POSITIVE)

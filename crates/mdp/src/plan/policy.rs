@@ -1,10 +1,10 @@
-//! A planned policy: follow a target, act from the table of the pass that planned it.
+//! A planned policy: it follows a target and acts by the table of the pass that planned it.
 //!
 //! ```text
 //! y_0 = g,  y_{h+1} = y_h − γ^h r_h,  a_h = table_h(S_h, y_h)
 //! ```
 //!
-//! Since y_h = g − C_h this is a policy on x = (h, s, c), and that is how it is executed, evaluated and exported.
+//! Since y_h = g − C_h this is a policy on x = (h, s, c), and it is executed, evaluated and exported as such.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::evaluate::Policy;
 use crate::returns::Ladders;
 use crate::trajectory::AugmentedInput;
 
-/// How the rungs of a policy's table are found.
+/// How to find the rung in a policy's table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Index {
     /// By the residual target g − c, for this g.

@@ -9,16 +9,16 @@
 //!
 //! With ρ = 0 this is [`super::sweep`]. The inner minimum is found by moving mass: ρ/2 goes to the best successor, taken
 //! from the worst ones first (Jaksch, Ortner and Auer, Near-optimal regret bounds for reinforcement learning, 2010). The best
-//! successor may be any state, so a row also says what reward lies on the way to a state that was never seen there.
+//! successor may be any state, so a row also gives the reward for a successor that was never seen there.
 //!
 //! A pass also carries b_h(s, y), the expected cost alone under the chosen actions and probabilities. At the root it gives
-//! P(R < g) and `E[R]` = V − λ(ℓ − b) of the policy in the model that it believes in, with which the slack of a quantile is
-//! spent on the mean as in [`super::threshold`], without a forward pass.
+//! P(R < g) and `E[R]` = V − λ(ℓ − b) of the policy in the optimistic model. With these the slack of a quantile is used to
+//! raise the mean as in [`super::threshold`], without a forward pass.
 //!
-//! Returns live on a lattice. Rewards without a common quantum, or with more than `max_returns` multiples of it between the
+//! Returns are on a lattice. Rewards without a common quantum, or with more than `max_returns` multiples of it between the
 //! smallest and the largest return, are rounded down to a coarser lattice.
 //!
-//! Rows that nobody has tried are many and alike: `shared` distributions are summed once a stage and target.
+//! Many rows were never tried, and they are alike: `shared` distributions are summed once per stage and target.
 
 mod mean;
 mod pass;
@@ -36,29 +36,29 @@ use crate::model::Outcome;
 use crate::returns::quantum;
 use crate::trajectory::AugmentedInput;
 
-/// Costs closer than this to 0 or 1 are taken for 0 or 1.
+/// Costs closer than this to 0 or 1 count as 0 or 1.
 const TRIM: f64 = 1e-15;
-/// Another action must be better by this much before it displaces the mean-optimal one.
+/// Another action replaces the mean-optimal one only if it is better by this much.
 const TIE: f64 = 1e-14;
-/// Costs closer than this, relative to the span of returns, are decided by the mean.
+/// If costs are closer than this, relative to the span of returns, the mean decides.
 const TIE_PRICE: f64 = 1e-9;
 /// 1/λ at which nothing but the mean counts.
 const MEAN_ONLY: f64 = 1e30;
 
-/// What is believed of (s, a) at one stage.
+/// The belief about (s, a) at one stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RobustRow {
     /// Seen successors with their nominal probabilities and undiscounted rewards.
     pub outcomes: Vec<Outcome>,
     /// The nominal probability of the action's `shared` distribution; with the outcomes' it sums to 1.
     pub shared: f64,
-    /// The undiscounted reward on the way to a successor by `shared` or by optimism, without its `arrival`.
+    /// The undiscounted reward of a transition by `shared` or by optimism, without the `arrival` reward of the successor.
     pub elsewhere: f64,
     /// ρ; from 2 on every distribution is in the ball.
     pub radius: f64,
 }
 
-/// Nominal probabilities, how far the truth may lie from them, and rewards.
+/// Nominal probabilities, their largest possible error, and rewards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RobustModel {
     /// |𝒮|.
@@ -90,7 +90,7 @@ impl RobustModel {
         if self.shared.len() == 1 { 0 } else { action }
     }
 
-    /// The distinct rewards, rising: those of seen outcomes, and those on the way anywhere.
+    /// The distinct rewards, rising: those of seen outcomes, and those of transitions to any state.
     fn rewards(&self) -> Vec<f64> {
         let distinct = |mut values: Vec<f64>| {
             values.sort_unstable_by(f64::total_cmp);
@@ -134,7 +134,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// What a pass found.
+/// The result of a pass.
 struct Swept {
     /// ℓ_0 and b_0 of the start distribution, as a band of one state.
     root: Band,
@@ -175,7 +175,7 @@ impl Policy for RobustPolicy {
     }
 }
 
-/// A policy with what it is worth in the model that the planner believes in.
+/// A policy and its value in the planner's model.
 #[derive(Clone, Debug)]
 pub struct RobustPlan {
     /// The policy.
@@ -188,7 +188,7 @@ pub struct RobustPlan {
     pub mean: f64,
 }
 
-/// A model, ready to be planned.
+/// A model, prepared for planning.
 pub struct RobustPlanner<'a> {
     model: &'a RobustModel,
     optimistic: bool,
@@ -202,15 +202,15 @@ pub struct RobustPlanner<'a> {
 }
 
 impl<'a> RobustPlanner<'a> {
-    /// Prepares a model; with `optimistic` false the nominal probabilities are taken for the truth. Rewards are rounded
-    /// down, to about `grid` rungs, where the returns would have more than `max_returns`.
+    /// Prepares a model; with `optimistic` false the nominal probabilities count as the true ones. Rewards are rounded down, to
+    /// about `grid` rungs, if there would be more than `max_returns` returns.
     pub fn new(model: &'a RobustModel, optimistic: bool, max_returns: usize, grid: usize) -> Self {
         let mean = Arc::new(RobustMean::new(model, optimistic));
         let rewards = model.rewards();
         let discounts: Vec<f64> = (0..model.horizon).map(|stage| model.discount.powi(stage as i32)).collect();
         let (low, high) = range(rewards.iter().copied());
         let stages: f64 = discounts.iter().sum();
-        // An episode may end at any stage, so that 0 is always among the rest of a return.
+        // An episode may end at any stage, so 0 is always a possible remaining return.
         let range = (low.min(0.0) * stages, high.max(0.0) * stages);
         let span = range.1 - range.0;
         let common = if model.discount == 1.0 { quantum(&rewards) } else { None };
@@ -242,8 +242,8 @@ impl<'a> RobustPlanner<'a> {
         &self.mean
     }
 
-    /// max_π P(R ≥ g) is above 1 − τ for the largest such g: a policy that attains it. Of the distance between its P(R < g)
-    /// and τ, the share `slack` is spent on the mean, with at most `refinements` further passes.
+    /// A policy for the largest g with max_π P(R ≥ g) > 1 − τ. The share `slack` of the distance between its P(R < g) and τ is
+    /// used to raise the mean, with at most `refinements` further passes.
     pub fn quantile_policy(&self, tau: f64, slack: f64, refinements: usize) -> RobustPlan {
         let tie = TIE_PRICE / (self.range.1 - self.range.0).max(f64::MIN_POSITIVE);
         let reached = |root: &Band| {
@@ -253,8 +253,8 @@ impl<'a> RobustPlanner<'a> {
         let mut swept = self.pass(Ask { optimistic: false, ..self.ask(Cost::Step, tie) });
         let mut rung = reached(&swept.root);
         if self.optimistic {
-            // What the nominal model attains, the most favourable one does: lower targets need no optimism, and much higher
-            // ones seldom do. The window grows until its upper end is out of reach.
+            // The most favourable model attains whatever the nominal one attains. So lower targets need no optimism, and much
+            // higher ones seldom do. The window grows until its upper end is out of reach.
             let (from, top) = (rung - 1, (self.range.1 / self.quantum).ceil() as i64 + 1);
             let mut width = (self.n_returns() as i64 / 64).max(64);
             loop {
@@ -283,7 +283,7 @@ impl<'a> RobustPlanner<'a> {
             }
         };
         let mut kept = plan(&swept, tie);
-        // What P(R < g) may be: the whole of τ with slack = 1, none above the least with slack = 0.
+        // The largest allowed P(R < g): τ with slack = 1, the least possible value with slack = 0.
         let allowed = kept.below + slack * (tau - kept.below);
         if slack <= 0.0 || refinements == 0 {
             return kept;
@@ -319,7 +319,7 @@ impl<'a> RobustPlanner<'a> {
         let tie = TIE_PRICE / (self.range.1 - self.range.0).max(f64::MIN_POSITIVE);
         let point = self.quantile_policy(buffer.tau(), 0.0, 0);
         let envelope = self.pass(self.ask(Cost::Step, 0.0)).root;
-        // Below the band a target is sure, so that no window need reach further down.
+        // Below the band a target is certain, so no window needs to reach further down.
         let lowest = (envelope.low - 1) as f64 * self.quantum;
         let rungs = envelope.low..=envelope.high();
         let span = (envelope.width + 1) as f64 * self.quantum;
@@ -373,7 +373,7 @@ impl<'a> RobustPlanner<'a> {
         for stage in 0..horizon {
             let rows = &self.model.kernels[self.model.kernel(stage)];
             let mut next: Vec<Mass> = vec![Mass::default(); n_states];
-            // Mass that leaves by an action's shared distribution, by rung: it is spread once.
+            // Mass that leaves by an action's shared distribution, by rung: it is distributed once.
             let mut leaving: Vec<Mass> = vec![Mass::default(); self.model.shared.len()];
             for state in 0..n_states {
                 for (rung, mass) in now[state].atoms() {
@@ -431,10 +431,10 @@ impl<'a> RobustPlanner<'a> {
         }
     }
 
-    /// How many rungs γ^h r is.
+    /// γ^h r as a number of rungs.
     fn shift(&self, stage: usize, reward: f64) -> i64 {
         let quanta = self.discounts[stage] * reward / self.quantum;
-        // A multiple stays one although the division may miss it by rounding.
+        // A multiple stays a multiple although the division may miss it by rounding.
         (if self.exact { quanta.round() } else { (quanta + 1e-9).floor() }) as i64
     }
 

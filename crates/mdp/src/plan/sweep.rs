@@ -1,4 +1,4 @@
-//! The backward pass that every planner is made of: least expected cost over residual targets.
+//! The backward pass that every planner uses: the least expected cost over residual targets.
 //!
 //! ```text
 //! ℓ_H(s, y) = cost(y)                          0 for y ≤ 0, rising to 1
@@ -9,12 +9,12 @@
 //! once. A finite λ prices the loss of mean (then Vmean − λℓ is max_π `E[R] − λ P(R < g)`), and the ramp
 //! clip(y/w, 0, 1) in place of the step gives the clipped utilities of the buffered quantile.
 //!
-//! ℓ rises with y from 0 to 1, so a row stores only the band in between: targets below it are safe, targets above it
-//! are lost. The band is cut where ℓ is within [`TRIM`] of 0 or 1, which is below the rounding error of the sums. A
+//! ℓ rises with y from 0 to 1, so a row stores only the band in between: targets below it are certain, targets above
+//! it are impossible. The band is cut where ℓ is within [`TRIM`] of 0 or 1, which is below the rounding error of the sums. A
 //! row is a contiguous array, an update is `acc[i] += p · later[i + shift]`, and nothing is reassociated: results
 //! are the same bits for any number of threads and any vector width.
 
-// What runs inside a dispatch is compiled once per vector width, and for that it must be inlined.
+// Code inside a dispatch is compiled once per vector width, so it must be inlined.
 #![allow(clippy::inline_always)]
 
 use rayon::prelude::*;
@@ -22,13 +22,13 @@ use rayon::prelude::*;
 use super::mean::MeanPlan;
 use crate::returns::{Compiled, Ladder, Step};
 
-/// Probabilities closer than this to 0 or 1 are taken for 0 or 1.
+/// Probabilities closer than this to 0 or 1 count as 0 or 1.
 const TRIM: f64 = 1e-15;
-/// Another action must be better by this much before it displaces the mean-optimal one.
+/// Another action replaces the mean-optimal one only if it is better by this much.
 const TIE: f64 = 1e-14;
 /// Cells worked on at a time, so that they stay in the first-level cache.
 const TILE: usize = 512;
-/// A stage with less work than this many updates is not worth waking other threads for.
+/// A stage with fewer updates than this runs on one thread.
 const PARALLEL_WORK: usize = 1 << 19;
 
 /// The cost of ending with a residual target y > 0 unmet.
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Actions over the rungs where they are not all the mean-optimal one; a byte each where 256 actions suffice.
+/// Actions over the rungs at which they are not all the mean-optimal one; one byte each for up to 256 actions.
 #[derive(Clone, Debug)]
 pub(crate) struct ActionRow {
     first: i64,
@@ -98,7 +98,7 @@ impl ActionRow {
     }
 }
 
-/// What a pass is asked for.
+/// The parameters of a pass.
 pub(crate) struct Pass<'a> {
     pub compiled: &'a Compiled,
     pub mean: &'a MeanPlan,
@@ -106,20 +106,20 @@ pub(crate) struct Pass<'a> {
     /// For a ladder of collected rewards, the target g that turns its values into residual targets g − c.
     pub anchor: Option<f64>,
     pub cost: Cost,
-    /// 1/λ; 0 ignores the mean but for ties.
+    /// 1/λ; with 0 the mean only breaks ties.
     pub mean_price: f64,
     pub keep_policy: bool,
     /// The vectors to use; results are the same bits with any.
     pub arch: pulp::Arch,
-    /// Told the number of stages done.
+    /// Called with the number of stages done.
     pub progress: &'a (dyn Fn(usize) + Sync),
 }
 
-/// What a pass found.
+/// The result of a pass.
 pub(crate) struct Swept {
     /// ℓ_0 of the start distribution.
     pub root: Row,
-    /// When asked for.
+    /// Present if requested.
     pub actions: ActionTable,
     /// (transition × target) updates made.
     pub updates: u64,
@@ -201,8 +201,8 @@ impl Pass<'_> {
         self.lay_out(stage, state, favourite, later, scratch);
         let Scratch { spans, plans, best, which, acc } = scratch;
 
-        // Below `low` some action is safe (the favourite itself, when its actions are to be kept); from `high` on all
-        // is lost.
+        // Below `low` the target is certain with some action (with the favourite itself, if actions are kept); from `high` on
+        // it is impossible.
         let low = if self.keep_policy {
             plans[0].low
         } else {
@@ -288,7 +288,7 @@ impl Pass<'_> {
             let mut price = 0.0;
             if self.mean_price > 0.0 && action != favourite {
                 price = self.mean_price * self.mean.loss(self.compiled, stage, state, action);
-                // Beyond the price of missing the target for sure, no action is bought.
+                // An action that costs more than missing the target with certainty is never chosen.
                 low = if price > 0.0 { i64::MIN } else { low };
             }
             scratch.plans.push(ActionPlan { action, price, low, high, spans });
@@ -304,7 +304,7 @@ impl Pass<'_> {
     }
 }
 
-/// [`Pass::row`] as something that is compiled once per vector width.
+/// [`Pass::row`], compiled once per vector width.
 struct RowTask<'a> {
     pass: &'a Pass<'a>,
     stage: usize,

@@ -1,4 +1,4 @@
-//! The point quantile, exactly (science: the CDF form of the QMDP of Li, Zhong and Brandeau).
+//! The point quantile, exactly (the CDF form of the QMDP of Li, Zhong and Brandeau).
 //!
 //! ```text
 //! F_0(g) = min_π P(R^π < g)                    one pass, every g at once
@@ -8,9 +8,9 @@
 //! The certificate is two numbers: F_0(Q*_τ) < τ is attained by a policy, and F_0 of the next larger return is at
 //! least τ, so that no policy does better.
 //!
-//! A policy with P(R < Q*_τ) well below τ has slack. It is spent on the mean: among the policies that maximise
-//! `E[R] − λ P(R < Q*_τ)`, each from one more pass, the one with the largest mean that still attains Q*_τ is reported.
-//! λ moves along the vertices of the attainable (P, E) set, each the crossing point of the two that enclose τ.
+//! A policy with P(R < Q*_τ) well below τ has slack, which can raise the mean. Among the policies that maximise
+//! `E[R] − λ P(R < Q*_τ)`, each from one more pass, the result is the one with the largest mean that still attains Q*_τ.
+//! λ moves along the vertices of the attainable (P, E) set; each new λ comes from the two vertices on both sides of τ.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct BestQuantile {
 /// A policy that attains Q*_τ.
 #[derive(Clone, Debug)]
 pub struct QuantilePlan {
-    /// What is attained, and why no more can be.
+    /// The quantile that is attained, and the proof that no policy attains more.
     pub best: BestQuantile,
     /// The policy.
     pub policy: PlannedPolicy,
@@ -48,9 +48,9 @@ pub struct QuantilePlan {
 }
 
 impl Planner<'_> {
-    /// Q*_τ, read off the one pass that was made when the planner was built.
+    /// Q*_τ, from the pass that was made when the planner was built.
     pub fn best_quantile(&self, tau: f64) -> BestQuantile {
-        // Rung first − 1 is safe; of the band, the rungs below τ follow.
+        // Rung first − 1 is certain; the rungs of the band with values below τ follow.
         let below = self.root.values.partition_point(|&f| f < tau - PROBABILITY_TOLERANCE);
         let rung = self.root.first - 1 + below as i64;
         BestQuantile {
@@ -69,7 +69,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A policy that attains Q*_τ, with at most `refinements` further passes to spend its slack on the mean.
+    /// A policy that attains Q*_τ, with at most `refinements` further passes that use its slack to raise the mean.
     pub fn quantile_policy(&self, tau: f64, refinements: usize) -> QuantilePlan {
         let best = self.best_quantile(tau);
         let below = |e: &Evaluation| e.law.probability_below(best.value - self.compiled.tolerance);
@@ -86,7 +86,7 @@ impl Planner<'_> {
         let mut policy = self.policy(self.tie_broken(), Index::Residual(best.value));
         let mut evaluation = self.evaluate(&policy);
         if !attains(&evaluation) {
-            // Ties that were no ties: fall back on probability alone.
+            // The ties were not exact: use the probability alone.
             (policy, evaluation) = self.priced_policy(best.value, f64::INFINITY);
         }
         for _ in 0..refinements {
@@ -96,7 +96,7 @@ impl Planner<'_> {
             }
             let utility = |e: &Evaluation| e.mean - lambda * below(e);
             let (new_policy, new) = self.priced_policy(best.value, lambda);
-            // No policy lies above the line through the two: they are neighbouring vertices.
+            // No policy is above the line through the two, so they are neighbouring vertices.
             if utility(&new) <= utility(&evaluation) + 1e-12 * self.span() {
                 break;
             }

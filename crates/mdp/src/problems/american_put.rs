@@ -11,12 +11,12 @@
 //!
 //! Cox, Ross and Rubinstein, Option pricing: a simplified approach (1979). p is the real-world probability; with
 //! drift = rate, the default, it is the risk-neutral one, and the best mean is the option's price in that tree.
-//! Holding at the last decision lets the option expire. A price at either end of the range can only be met at that
-//! decision; holding there stays where it is.
+//! Holding at the last decision lets the option expire. The prices at both ends of the range can occur only at
+//! that decision; holding there does not change the price.
 //!
-//! The return is the discounted payoff. By default the best mean is 6.163, and its policy has the median 0: it waits
-//! for a deep fall that mostly does not come. τ = .5 can have 8.72 by exercising at the first fall that pays it, τ = .9
-//! likewise 23.44; at τ = .1 nothing is to be had.
+//! The return is the discounted payoff. By default the best mean is 6.163, and its policy has the median 0: it waits for a
+//! deep fall, which usually does not come. The best quantile is 8.72 at τ = .5, by exercising at the first fall that pays it,
+//! and 23.44 at τ = .9 in the same way; at τ = .1 it is 0.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, outcome};
 use crate::model::{Kernel, Model, Problem};
@@ -35,25 +35,25 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             name: "strike",
             default: "100",
             allowed: Allowed::Number(0.01, 1e6),
-            meaning: "the price at which one may sell",
+            meaning: "the price at which the holder may sell",
         },
         Parameter {
             name: "volatility",
             default: "0.2",
             allowed: Allowed::Number(0.01, 5.0),
-            meaning: "standard deviation of a year's logarithmic return",
+            meaning: "standard deviation of the yearly logarithmic return",
         },
         Parameter {
             name: "rate",
             default: "0.05",
             allowed: Allowed::Number(0.0, 1.0),
-            meaning: "interest of a year, continuously compounded",
+            meaning: "yearly interest rate, continuously compounded",
         },
         Parameter {
             name: "drift",
             default: "the rate",
             allowed: Allowed::Number(-10.0, 10.0),
-            meaning: "expected growth of the price in a year, at most volatility/sqrt(dt) in size",
+            meaning: "expected yearly growth rate of the price, at most volatility/sqrt(dt) in absolute value",
         },
         Parameter {
             name: "maturity",
@@ -72,7 +72,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
     table,
 };
 
-// Holding comes first: ties go to the lowest index, and nobody exercises a worthless option.
+// Holding comes first: ties go to the lowest index, so a worthless option is not exercised.
 const HOLD: usize = 0;
 const EXERCISE: usize = 1;
 

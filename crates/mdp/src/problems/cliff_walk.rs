@@ -10,9 +10,9 @@
 //! Sutton and Barto, Reinforcement Learning (2018), example 6.6, with Gymnasium's `is_slippery`. As there, the cells of
 //! the cliff have rows of their own, which no episode ever visits.
 //!
-//! The return is −(steps) − 99·(falls), cut at the horizon. In wind a fall is likely along the edge and dear: the mean
-//! and low, middle and high τ all keep to the far side. The problem is a control: a quantile is no licence for risks
-//! that do not pay. By default the best mean is −63.01 and Q*_τ = −97, −60, −38 at τ = .1, .5, .9.
+//! The return is −(steps) − 99·(falls), cut at the horizon. In wind a fall along the edge is likely and costly, so the
+//! best policies for the mean and for low, middle and high τ all stay away from the edge. The problem is a control: a
+//! quantile objective does not justify risks that do not pay. By default the best mean is −63.01 and Q*_τ = −97, −60, −38 at τ = .1, .5, .9.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
 use crate::model::Problem;

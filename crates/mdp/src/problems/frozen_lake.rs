@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The return is 1 when the goal is reached within the horizon (100 steps; 200 on 8x8) and else 0, so Q_τ is 1 exactly
-//! when the chance of success exceeds 1 − τ: every τ asks for the same policy, the one that most often gets there.
+//! when the probability of success exceeds 1 − τ. So the same policy is best for every τ: the one that succeeds most often.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
 use crate::model::Problem;
@@ -36,7 +36,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             name: "success_rate",
             default: "1/3",
             allowed: Allowed::Number(0.0, 1.0),
-            meaning: "chance of the direction meant, on slippery ice",
+            meaning: "probability of the intended direction, on slippery ice",
         },
         Parameter {
             name: "horizon",
@@ -75,7 +75,7 @@ impl Lake {
             .then_some(Self { cells, columns })
     }
 
-    /// Where a step in a direction leads: left 0, down 1, right 2, up 3.
+    /// The cell after a step in a direction: left 0, down 1, right 2, up 3.
     fn neighbour(&self, cell: usize, direction: usize) -> usize {
         let (row, column) = (cell / self.columns, cell % self.columns);
         let rows = self.cells.len() / self.columns;

@@ -7,8 +7,8 @@
 //! start    play, H = 10 decisions
 //! ```
 //!
-//! The return is the sum. Nothing in the state tells how it went so far: only the reward collected, c, does, so this is
-//! the smallest problem where a policy without c is not enough. The mean gambles every time (1.2 against 1) and has
+//! The return is the sum. The state does not show the result so far; only the collected reward c does. So this is the
+//! smallest problem in which a policy without c is not enough. The mean gambles every time (1.2 against 1) and has
 //! Q_τ = 6, 12, 18 at τ = .1, .5, .9; the best possible is 10, 14, 19: a low τ plays safe unless it is ahead of its
 //! target, a high τ plays safe once its target is sure.
 
@@ -24,25 +24,25 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             name: "safe",
             default: "1",
             allowed: Allowed::Number(-1e6, 1e6),
-            meaning: "what playing safe pays",
+            meaning: "reward of playing safe",
         },
         Parameter {
             name: "win",
             default: "3",
             allowed: Allowed::Number(-1e6, 1e6),
-            meaning: "what a gamble pays when it is won",
+            meaning: "reward of a gamble that is won",
         },
         Parameter {
             name: "probability",
             default: "0.4",
             allowed: Allowed::Number(0.0, 1.0),
-            meaning: "chance of winning a gamble",
+            meaning: "probability of winning a gamble",
         },
         Parameter {
             name: "loss",
             default: "0",
             allowed: Allowed::Number(-1e6, 1e6),
-            meaning: "what a gamble costs when it is lost",
+            meaning: "cost of a gamble that is lost",
         },
     ],
     ordered: true,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The return is the gain, between −start and goal − start. The game is unfair, so the mean and τ = .1 do not play at
-//! all (gain 0). τ = .5 can have 3 and τ = .9 the goal: what is most likely to reach a target is bold play, to stake
-//! all that helps (Dubins and Savage, How to Gamble If You Must, 1965).
+//! all (gain 0). The best quantile is 3 at τ = .5 and the goal at τ = .9: bold play, which stakes as much as
+//! is useful, has the largest probability of reaching a target (Dubins and Savage, How to Gamble If You Must, 1965).
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
 use crate::model::Problem;
@@ -29,19 +29,19 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             name: "start",
             default: "5",
             allowed: Allowed::Count(1, 499),
-            meaning: "capital at first, below the goal",
+            meaning: "initial capital, below the goal",
         },
         Parameter {
             name: "max_bet",
             default: "5",
             allowed: Allowed::Count(1, 500),
-            meaning: "the largest stake; a stake is cut to the capital and to what is missing",
+            meaning: "the largest stake; a stake is limited to the capital and to the distance to the goal",
         },
         Parameter {
             name: "probability",
             default: "0.45",
             allowed: Allowed::Number(0.0, 1.0),
-            meaning: "chance of winning a bet",
+            meaning: "probability of winning a bet",
         },
         Parameter { name: "horizon", default: "20", allowed: Allowed::Count(1, 1000), meaning: "decisions" },
     ],

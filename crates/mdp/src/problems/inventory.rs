@@ -9,8 +9,8 @@
 //! start     s = 0, H = 12 periods; stock left at the end is worth nothing
 //! ```
 //!
-//! The return is the profit, an integer. Large orders pay when demand is high and cost when it is not, and early luck
-//! decides what is still worth risking. By default the best mean is 152.11; its policy has Q_τ = 116, 152, 188 at
+//! The return is the profit, an integer. Large orders pay when demand is high and cost when it is low, and the result of
+//! the first periods decides which risks are still worth taking. By default the best mean is 152.11; its policy has Q_τ = 116, 152, 188 at
 //! τ = .1, .5, .9, the best possible is 128, 162, 197.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
@@ -55,7 +55,7 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             name: "start",
             default: "0",
             allowed: Allowed::Count(0, 100),
-            meaning: "stock at first, at most the capacity",
+            meaning: "initial stock, at most the capacity",
         },
     ],
     ordered: true,
@@ -84,7 +84,7 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         for order in 0..=capacity {
             let arriving = order.min(capacity - stock);
             let available = stock + arriving;
-            // What is wanted beyond the stock is lost: only min(D, available) matters.
+            // Demand beyond the stock is lost: only min(D, available) matters.
             for (sold, probability) in
                 truncated_poisson(parameters.number("demand"), available).into_iter().enumerate()
             {

@@ -8,8 +8,8 @@
 //! start     w = 0, H = 20 decisions
 //! ```
 //!
-//! The return is what was earned less what was paid, an integer. Breakdowns are rare and dear: the mean runs the risk
-//! of a few, a low τ must not. By default the best mean is 120.94; its policy has Q_.1 = 82, the best possible is
+//! The return is the income minus the costs, an integer. Breakdowns are rare and expensive: the policy with the best mean
+//! accepts a few, a policy for a low τ must not. By default the best mean is 120.94; its policy has Q_.1 = 82, the best possible is
 //! Q*_.1 = 100.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
@@ -30,13 +30,13 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
             name: "wear",
             default: "0.5",
             allowed: Allowed::Number(0.0, 1.0),
-            meaning: "chance that a kept machine wears by one level",
+            meaning: "probability that a kept machine wears by one level",
         },
         Parameter {
             name: "breakdown",
             default: "0.3",
             allowed: Allowed::Number(0.0, 1.0),
-            meaning: "chance that a machine breaks down at the last level, less in proportion before",
+            meaning: "probability of a breakdown at the last level; proportional to the level below it",
         },
         Parameter {
             name: "repair",

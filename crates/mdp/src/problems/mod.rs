@@ -1,10 +1,10 @@
 //! The built-in problems and their parameters: `asset-selling`, `frozen-lake`, …
 //!
-//! Each problem is one file that opens with its rules, names its parameters in `INFO` and turns them into a
-//! [`Problem`]. A parameter's default and range stand once, in `INFO`: listings print them and [`build`] enforces them.
-//! Ranges bound the size of the table, so that a typing error costs a message and not the machine's memory.
+//! Each problem is one file. It starts with the rules, names the parameters in `INFO` and turns them into a [`Problem`]. A
+//! parameter's default and range are defined once, in `INFO`: listings print them and [`build`] enforces them. Ranges bound
+//! the size of the table, so that a typo gives an error message instead of using up the memory.
 
-// One signature for all tables, also for those that no combination of parameters can make wrong.
+// One signature for all tables, also for those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
 mod american_put;
@@ -38,27 +38,27 @@ static PROBLEMS: [ProblemInfo; 9] = [
 /// A built-in problem as `bqrl envs` lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct ProblemInfo {
-    /// What [`build`] knows it by.
+    /// Its name in [`build`].
     pub name: &'static str,
-    /// One line: what is decided, and what the return is.
+    /// One line: the decision, and the return.
     pub summary: &'static str,
-    /// What may be set.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Whether neighbouring states are alike.
     ordered: bool,
     table: fn(&Parameters) -> Result<Problem, ProblemError>,
 }
 
-/// Something that may be set.
+/// A parameter of a problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// The key of `key=value`.
     pub name: &'static str,
-    /// The value when none is given, or in words what it follows from.
+    /// The default value, or in words how it is derived.
     pub default: &'static str,
     /// Which values are allowed; prints as text.
     pub allowed: Allowed,
-    /// What it stands for.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
@@ -114,13 +114,13 @@ fn parse_flag(value: &str) -> Option<bool> {
     value.trim().to_ascii_lowercase().parse().ok()
 }
 
-/// What is wrong with a request for a problem.
+/// An invalid request for a problem.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum ProblemError {
-    #[error("unknown problem {name:?}{}; there are {known}", .closest.map_or(String::new(), |c| format!(", the closest name is {c}")))]
+    #[error("unknown problem {name:?}{}; the problems are {known}", .closest.map_or(String::new(), |c| format!(", the closest name is {c}")))]
     UnknownProblem { name: String, closest: Option<&'static str>, known: String },
-    #[error("{problem} has no parameter {parameter:?}; it has {known}")]
+    #[error("{problem} has no parameter {parameter:?}; its parameters are {known}")]
     UnknownParameter { problem: &'static str, parameter: String, known: String },
     #[error("{problem}: {parameter} is given twice")]
     Twice { problem: &'static str, parameter: &'static str },
@@ -138,10 +138,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROBLEMS.iter().map(|info| info.name)
 }
 
-/// Builds a problem from its name and `key=value` pairs; what is not given takes its default.
+/// Builds a problem from its name and `key=value` pairs; the other parameters have their defaults.
 pub fn build(name: &str, parameters: &[(String, String)]) -> Result<Problem, ProblemError> {
     let Some(info) = PROBLEMS.iter().find(|info| info.name == name) else {
-        // Half the letters wrong is no typing error any more.
+        // A name with half of the letters wrong is not a typo.
         let near = names().map(|known| (edit_distance(name, known), known)).min();
         let closest = near.filter(|(distance, known)| 2 * distance < known.len()).map(|(_, known)| known);
         let known = names().collect::<Vec<_>>().join(", ");
@@ -237,7 +237,7 @@ fn outcome(probability: f64, next: usize, reward: f64) -> Outcome {
     Outcome { probability, next, reward }
 }
 
-/// Levenshtein's: how many letters to insert, delete or replace.
+/// The Levenshtein distance: the number of letters to insert, delete or replace.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -299,7 +299,7 @@ mod tests {
     fn an_unknown_problem_is_answered_with_the_closest_name_and_all_names() {
         assert_eq!(
             message("frozen_lak", &[]),
-            "unknown problem \"frozen_lak\", the closest name is frozen-lake; there are asset-selling, \
+            "unknown problem \"frozen_lak\", the closest name is frozen-lake; the problems are asset-selling, \
              frozen-lake, cliff-walk, gamble-chain, machine-replacement, inventory, gamblers-ruin, river-swim, \
              american-put"
         );
@@ -309,7 +309,7 @@ mod tests {
     fn an_unknown_parameter_is_answered_with_those_of_the_problem() {
         assert_eq!(
             message("asset-selling", &[("offer", "4")]),
-            "asset-selling has no parameter \"offer\"; it has offers, horizon, start"
+            "asset-selling has no parameter \"offer\"; its parameters are offers, horizon, start"
         );
     }
 

@@ -13,8 +13,8 @@
 //! numbers of Osband, Russo and Van Roy, (More) efficient reinforcement learning via posterior sampling (2013).
 //!
 //! The return is the number of strokes at the right end plus 0.005 for each stroke to the left at the bank. Whether a
-//! swimmer arrives in time is a matter of luck: the best mean, 3.40, has Q_.1 = 0, while τ = .1 stays at the bank for a
-//! sure 20·0.005 = 0.1.
+//! swimmer arrives in time is a matter of luck: the policy with the best mean, 3.40, has Q_.1 = 0, while the best policy for
+//! τ = .1 stays at the bank for a certain 20·0.005 = 0.1.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
 use crate::model::Problem;

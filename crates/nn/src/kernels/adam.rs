@@ -71,12 +71,12 @@ impl WithSimd for AdamStep<'_> {
             let scale = simd.mul_add_e_f32s(simd.sqrt_f32s(v), root, epsilon);
             let move_by = simd.mul_f32s(minus_step, simd.div_f32s(m, scale));
             let theta = simd.mul_add_e_f32s(keep, online[i], move_by);
-            // Exact at both ends: ζ = 0 leaves the target alone, ζ = 1 copies.
+            // Exact at both ends: ζ = 0 keeps the target, ζ = 1 copies.
             target[i] = simd.mul_add_e_f32s(rest_zeta, target[i], simd.mul_f32s(zeta, theta));
             first[i] = m;
             second[i] = v;
             online[i] = theta;
-            // 0 · θ is zero, or NaN for good if θ is not finite.
+            // 0 · θ is zero; if θ is not finite, it is NaN and stays NaN.
             poison = simd.mul_add_e_f32s(zero, theta, poison);
         }
         simd.reduce_sum_f32s(poison) == 0.0

@@ -5,11 +5,11 @@
 //! its operands and implements [`pulp::WithSimd`]; everything below that must be inlined to be compiled for the same
 //! instructions. All rows are whole vectors of 16 floats, so no kernel has a tail.
 //!
-//! Matrix products are our own too. The operands already lie as a register tile wants them, so nothing is packed, and
-//! bias, ReLU and its derivative ride along with the store; the `gemm` crates would need `unsafe` calls and choose
-//! their instructions behind our back, so that a variant could not be pinned.
+//! Matrix products are our own too. The operands are already in the layout of a register tile, so nothing is packed, and
+//! bias, ReLU and its derivative are applied when a tile is stored. The `gemm` crates would need `unsafe` calls, and they
+//! choose the instructions themselves, so that a variant could not be pinned.
 
-// What runs inside a dispatch is compiled once per vector width, and for that it must be inlined.
+// Code inside a dispatch is compiled once per vector width, so it must be inlined.
 #![allow(clippy::inline_always)]
 // Counted loops over a tile of registers are unrolled completely; iterators over several arrays at once are not always.
 #![allow(clippy::needless_range_loop)]
@@ -28,8 +28,8 @@ use pulp::{Arch, Simd, WithSimd};
 
 /// Which instructions the kernels use.
 ///
-/// Different variants round differently: the same bits come out only of the same variant (and the same binary). A run
-/// that must be repeated on another machine pins the narrowest variant that both have.
+/// Different variants round differently: only the same variant (and the same binary) gives the same bits. To repeat a run
+/// on another machine, pin the narrowest variant that both machines have.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels(Arch);
 
@@ -39,8 +39,7 @@ impl Kernels {
         Self(Arch::new())
     }
 
-    /// No vector instructions beyond what the compiler may always assume. Slow; the same bits on every machine of one
-    /// architecture.
+    /// No vector instructions beyond the baseline of the compiler. Slow; the same bits on every machine of one architecture.
     pub fn scalar() -> Self {
         Self(Arch::Scalar)
     }
@@ -76,8 +75,8 @@ impl Kernels {
         }
     }
 
-    /// What one core can do at best with these instructions, in floating-point operations per second: one reading, about a
-    /// millisecond long.
+    /// The peak of one core with these instructions, in floating-point operations per second: one measurement of about a
+    /// millisecond.
     pub fn peak_flops(self) -> f64 {
         self.run(peak::Peak)
     }

@@ -1,4 +1,4 @@
-//! Matrix products, and the row sums that go with them.
+//! Matrix products, and sums of rows.
 //!
 //! ```text
 //! C[r][·] = finish( start + Σ_k A(r, k) B[k][·] )
@@ -39,17 +39,17 @@ pub(crate) struct Left<'a> {
     pub transposed: bool,
 }
 
-/// What the sum begins with.
+/// The initial value of the sum.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'a> {
     Zero,
     /// One number per row.
     Bias(&'a [f32]),
-    /// What C holds.
+    /// The present contents of C.
     Out,
 }
 
-/// What happens to the sum before it is stored.
+/// The operation on the sum before it is stored.
 #[derive(Clone, Copy)]
 pub(crate) enum Finish<'a> {
     Keep,

@@ -7,7 +7,7 @@ pub(crate) struct Transpose<'a> {
     /// Rows of `width` lanes, one per feature, at most 64 of them.
     pub rows: &'a [f32],
     pub width: usize,
-    /// Rows of `out_width` floats, one per sample. What lies beyond the features is left alone.
+    /// Rows of `out_width` floats, one per sample. Floats beyond the features are not changed.
     pub out: &'a mut [f32],
     pub out_width: usize,
 }

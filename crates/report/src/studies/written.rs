@@ -112,7 +112,7 @@ fn compared(sweep: &Sweep) -> String {
     text
 }
 
-/// A sweep as a table of what it attains and costs.
+/// A sweep as a table of results and costs.
 fn scaled(sweep: &Sweep) -> String {
     let Outline { setting, problem, parameters, episodes, .. } = &sweep.outline;
     let mut text = format!(
@@ -145,7 +145,7 @@ fn scaled(sweep: &Sweep) -> String {
     text
 }
 
-/// A row per level: what is best, and what the rule attains at each width.
+/// A row per level: the optimum, and the value of the rule at each width.
 fn floor_table(floor: &Floor) -> String {
     let mut text = format!("\n### {}\n\n| τ | best Q*_τ |", capital(&floor.problem));
     for (label, ..) in &floor.widths {

@@ -15,7 +15,7 @@ pub struct Level<'a> {
     pub seeds: Vec<Trained<'a>>,
 }
 
-/// An agent, looked at from one level.
+/// An agent at one level.
 #[derive(Debug, Clone, Copy)]
 pub struct Trained<'a> {
     /// The run it belongs to.
@@ -29,9 +29,9 @@ pub struct Trained<'a> {
 /// A measure of an agent at a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// 𝒢_τ, cumulative; where Q*_τ is known.
+    /// 𝒢_τ, cumulative; if Q*_τ is known.
     QuantilePolicyGap,
-    /// Reg_E, cumulative; where the largest mean is known.
+    /// Reg_E, cumulative; if the largest mean is known.
     ExpectedReturnRegret,
     /// The mean of the last fifty training returns.
     MovingAverageReward,
@@ -54,7 +54,7 @@ impl Measure {
         Self::MovingAverageReward,
     ];
 
-    /// In full, as columns say it.
+    /// The full name, for columns.
     pub fn title(self) -> &'static str {
         match self {
             Self::QuantilePolicyGap => "cumulative quantile policy gap",
@@ -66,7 +66,7 @@ impl Measure {
         }
     }
 
-    /// In full, as an axis over training says it: nothing is final there.
+    /// The full name, for an axis over training, where no value is final.
     pub fn axis_title(self) -> &'static str {
         match self {
             Self::FinalQuantile => "quantile Q_τ of the greedy policy",
@@ -76,7 +76,7 @@ impl Measure {
         }
     }
 
-    /// As machines spell it.
+    /// The key in machine-readable output.
     pub fn key(self) -> &'static str {
         match self {
             Self::QuantilePolicyGap => "quantile_policy_gap",
@@ -220,11 +220,11 @@ impl Level<'_> {
         (!samples.is_empty()).then(|| Estimate::of(samples).within(self.bounds(measure)))
     }
 
-    /// Where a mean over seeds can lie. Student-t knows no bounds, so its intervals are cut here.
+    /// The possible range of a mean over seeds. Student-t intervals have no bounds, so they are clipped to this range.
     ///
     /// A quantile or a mean lies between the lowest and the highest possible return. These are not known in general; the
-    /// returns seen in training, in evaluations and in `law.csv` are used instead. No quantile is above Q*_τ, no mean
-    /// above the largest one, and no gap negative, where those are exact. The regret has no bounds: lucky episodes
+    /// returns seen in training, in evaluations and in `law.csv` are used instead. If the optima are exact, no
+    /// quantile is above Q*_τ, no mean is above the largest one, and no gap is negative. The regret has no bounds: lucky episodes
     /// collect more than the largest mean.
     pub fn bounds(&self, measure: Measure) -> Interval {
         let exact = self.seeds.iter().all(|trained| trained.run.summary.exact);

@@ -23,7 +23,7 @@ pub(super) struct Part {
     pub name: String,
     pub length: u64,
     pub crc32c: u32,
-    /// Whether it is shared with other checkpoints. Left out where it is not, as in format 1.
+    /// Whether it is shared with other checkpoints. Omitted if not, as in format 1.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sealed: bool,
 }
@@ -33,7 +33,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What `manifest.json` holds.
+/// The contents of `manifest.json`.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Envelope {
     pub format: u32,
@@ -47,7 +47,7 @@ impl Part {
         Self { name: name.to_string(), length: bytes.len() as u64, crc32c: crc32c::crc32c(bytes), sealed }
     }
 
-    /// The name of its file: that of a sealed part tells its contents, so that a file is never replaced by another.
+    /// The name of its file. The name of a sealed part contains its checksum, so that a file is never replaced by another.
     pub fn file_name(&self) -> String {
         if self.sealed { format!("{:08x}-{}", self.crc32c, self.name) } else { self.name.clone() }
     }
@@ -76,7 +76,7 @@ pub(super) fn is_plain(name: &str) -> bool {
 
 /// The manifest in a directory, whose number may be known.
 pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result<Manifest> {
-    /// What the manifest of any format has.
+    /// The fields that the manifest of every format has.
     #[derive(Deserialize)]
     struct Header {
         format: u32,
@@ -105,7 +105,7 @@ pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result
     Ok(manifest)
 }
 
-/// The bytes of a part, if they are those that were saved.
+/// The bytes of a part, if they are the bytes that were saved.
 pub(super) fn read_part(directory: &Path, part: &Part) -> io::Result<Vec<u8>> {
     let path = directory.join(part.file_name());
     let bytes = fs::read(&path).map_err(naming("reading", &path))?;

@@ -4,14 +4,14 @@
 //! checkpoints/sealed/9a0b1c2d-replay-000012.safetensors      crc32c of the contents, and the name of the part
 //! ```
 //!
-//! A file is never replaced by one with other contents, because these would have another name: a run that was resumed
-//! from an older checkpoint, or another model saved to the same place, cannot damage a checkpoint that is there.
+//! A file is never replaced by a file with other contents, because that file would have another name. So a run that was
+//! resumed from an older checkpoint, or another model saved to the same place, cannot damage an existing checkpoint.
 //!
 //! A file is removed when the last checkpoint that names it is removed. The manifest that names a new file is on disk, in
-//! the temporary directory of its checkpoint, before the file is; so a kill leaves none that no manifest names, and the
-//! next save removes what it left. A file that no manifest of ours ever named is never touched.
+//! the temporary directory of its checkpoint, before the file is. So after a kill every file is named by some manifest, and
+//! the next save removes the leftovers. A file that no manifest of ours ever named is never touched.
 //!
-//! The price: a disk that damages a shared file damages every checkpoint that names it.
+//! The drawback: damage to a shared file damages every checkpoint that names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -43,7 +43,7 @@ impl SealedFiles {
         &self.directory
     }
 
-    /// Whether a file need not be written again: the last checkpoint names it, and it is there.
+    /// Whether a file does not have to be written again: the last checkpoint names it, and it exists.
     pub fn has(&self, name: &str) -> bool {
         self.known(name).is_some_and(|part| self.is_there(&part))
     }
@@ -52,7 +52,7 @@ impl SealedFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// From now on, the last checkpoint is this one.
+    /// Makes this the last checkpoint.
     pub fn know(&self, manifest: &Manifest) {
         let parts = manifest.sealed().map(|part| (part.name.clone(), part.clone())).collect();
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = parts;
@@ -64,13 +64,13 @@ impl SealedFiles {
             .is_ok_and(|metadata| metadata.is_file() && metadata.len() == part.length)
     }
 
-    /// Whether a part is whole. Those of the last checkpoint are not read again: they may be gigabytes.
+    /// Whether a part is undamaged. Parts of the last checkpoint are not read again, because they may be gigabytes.
     pub fn is_whole(&self, part: &Part) -> bool {
         let verified = self.known(&part.name).is_some_and(|known| known == *part) && self.is_there(part);
         verified || read_part(&self.directory, part).is_ok()
     }
 
-    /// Refuses a place where something of somebody else's is in the way.
+    /// Refuses a path at which something else already exists.
     pub fn check(&self, manifest: &Manifest) -> io::Result<()> {
         let in_the_way = |path: &Path, what: &str| {
             let message = format!("{} is in the way: it is not a {what}", path.display());
@@ -93,12 +93,12 @@ impl SealedFiles {
         Ok(())
     }
 
-    /// Writes those that are new.
+    /// Writes the new files.
     pub fn write(&self, parts: &[(&str, Contents)], manifest: &Manifest) -> io::Result<()> {
         for ((_, contents), part) in parts.iter().zip(&manifest.parts) {
             let Contents::Sealed(Some(bytes)) = contents else { continue };
             atomic::create_dir(&self.directory)?;
-            // A kill may have left it behind, whole, and a disk may have damaged it.
+            // A kill may have left a complete file, or the disk may have damaged it.
             if read_part(&self.directory, part).is_err() {
                 atomic::write(&self.directory.join(part.file_name()), bytes)?;
             }
@@ -106,7 +106,7 @@ impl SealedFiles {
         Ok(())
     }
 
-    /// Removes the files of a checkpoint that is given up, but for those that others name.
+    /// Removes the files of a discarded checkpoint, except those that other checkpoints name.
     pub fn remove(&self, manifest: &Manifest, kept: &BTreeSet<String>) -> io::Result<()> {
         for name in manifest.sealed().map(Part::file_name).filter(|name| !kept.contains(name)) {
             let path = self.directory.join(name);
@@ -117,7 +117,7 @@ impl SealedFiles {
         Ok(())
     }
 
-    /// Removes what a kill left half written.
+    /// Removes files that a kill left incomplete.
     pub fn sweep(&self) -> io::Result<()> {
         match fs::symlink_metadata(&self.directory) {
             Ok(metadata) if metadata.is_dir() => atomic::sweep(&self.directory),

@@ -67,7 +67,7 @@ pub(super) fn evaluations(
             return Err(format!("want tau {want}, got {}", row.tau));
         }
         if let Some(last) = rows[level].last() {
-            // Where steps are counted, several evaluations may fall into one long episode.
+            // In a run counted in steps, one long episode may have several evaluations.
             let later = if columns.step {
                 last.step < row.step && last.episode <= row.episode
             } else {

@@ -64,7 +64,7 @@ impl RunSettings {
 }
 
 pub(super) fn read(dir: &RunDir, config: String) -> Result<Run, ReadError> {
-    // Before the rows: a run that ends in between is then called running, and what was read of it is true.
+    // Checked before the rows are read: a run that ends in between counts as running, and the rows that were read are correct.
     let running = dir.is_locked();
     let settings = settings(&dir.config(), &config)?;
     let problem = json::<TaskFacts>(&dir.problem())?;
@@ -103,7 +103,7 @@ fn settings(path: &Path, text: &str) -> Result<Settings, ReadError> {
 
 /// `progress.json`, unless the rows are further.
 ///
-/// The file is a heartbeat. One that is missing or cannot be read costs nothing: the rows say how far the seed is.
+/// The file is a heartbeat. It may be missing or unreadable: the rows also say how far the seed is.
 fn progress(dir: &SeedDir, record: &SeedRecord, run: &RunSettings) -> SeedProgress {
     let evaluated = record.evaluations[0].last();
     let episodes = record.episodes.len().max(evaluated.map_or(0, |row| row.episode));

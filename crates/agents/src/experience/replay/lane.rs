@@ -42,7 +42,7 @@ pub(super) struct Lane {
     pub rows: Pages,
     /// The older groups of stacks that no other row holds, by number.
     pub older: BTreeMap<u64, Box<[u8]>>,
-    /// x' of the newest transition, while its episode goes on.
+    /// x' of the newest transition, while its episode continues.
     pub waiting: Option<Waiting>,
     /// x' that learning bootstraps from and that is not x of the next number, by number.
     pub detached_next: BTreeMap<u64, Detached>,

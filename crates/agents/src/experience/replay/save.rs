@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A segment is complete when its B transitions are stored, so a checkpoint writes the segments completed since the last
-//! one, and the open part. B is such that a segment has about 16 MB, and at most 2^14 transitions. Counted over all
-//! lanes, so that the open part stays small with many lanes, too. Of a segment whose oldest transitions were
-//! overwritten, the rest moves to the open part when less than half is left or when it was never saved.
+//! one, and the open part. B is such that a segment has about 16 MB, and at most 2^14 transitions. Transitions are
+//! counted over all lanes, so that the open part stays small with many lanes, too. If the oldest transitions of a segment
+//! were overwritten, the rest moves to the open part when less than half is left or when the segment was never saved.
 //!
-//! Where an episode was given up is known only with the next transition of the lane. For the last transition of a
-//! segment that comes too late: its successor is in the open part.
+//! Only the next transition of a lane shows whether the episode before it was abandoned. For the last transition of a
+//! segment this is too late, so its successor is in the open part.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ fn segment_name(number: u64) -> String {
     format!("replay-{number:06}.safetensors")
 }
 
-/// Where the segments begin and end in each lane.
+/// The positions at which segments begin and end in each lane.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
     /// B.
@@ -53,7 +53,7 @@ impl Segments {
         Self { block, open: 0, first: 0, marks: [vec![0; n_lanes].into()].into() }
     }
 
-    /// Told after every transition.
+    /// Called after every transition.
     pub fn stored(&mut self, lanes: &[Lane]) {
         self.open += 1;
         if self.open < self.block {
@@ -67,12 +67,12 @@ impl Segments {
             self.first += 1;
         }
     }
-    /// Reads what a replay that has stored so many transitions saved.
+    /// Reads the saved marks of a replay that has stored this many transitions.
     fn read(open: &Arrays, stored: &[u64]) -> Result<Self, RestoreError> {
         let block = open.one_u64("block")?;
         let marks = open.u64("marks")?;
         let marks: VecDeque<Box<[u64]>> = marks.chunks(stored.len()).map(Into::into).collect();
-        // How many transitions lie between two marks; none where they do not follow each other.
+        // The number of transitions between two marks; none if the marks are not in order.
         let between = |from: &[u64], to: &[u64]| -> Option<u64> {
             let steps = from.iter().zip(to).map(|(from, to)| to.checked_sub(*from));
             steps.sum::<Option<u64>>().filter(|_| from.len() == to.len())
@@ -110,7 +110,7 @@ impl Run {
 type Entry<'a> = (usize, u64, &'a Detached);
 
 impl Replay {
-    /// Segments of so many transitions instead of what suits the observations.
+    /// Sets the number of transitions per segment, which otherwise depends on the observations.
     #[must_use]
     pub fn with_block(mut self, transitions: usize) -> Self {
         assert!(transitions > 0 && self.is_empty(), "the size of a segment is set before anything is stored");
@@ -118,7 +118,7 @@ impl Replay {
         self
     }
 
-    /// The contents as files. `has` says which sealed parts need no bytes because they are there already.
+    /// The contents as files. `has` says which sealed parts are stored already and need no bytes.
     pub fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let Segments { block, first, marks, .. } = &self.segments;
         let (mut parts, mut named, mut open, mut entries) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -244,7 +244,7 @@ impl Replay {
 
 /// Restored, byte for byte.
 impl Replay {
-    /// Restores what [`save`](Self::save) gave, into a replay made with the same settings. One that does not fit is
+    /// Restores the result of [`save`](Self::save), into a replay made with the same settings. A state that does not fit is
     /// refused, and nothing is changed.
     pub fn restore(&mut self, file: Parts) -> Result<(), RestoreError> {
         let bytes = saved::part(OPEN, file)?;
@@ -263,7 +263,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Everything but the transitions, and the numbers of the segments.
+    /// Everything except the transitions, and the numbers of the segments.
     fn read_open(&self, open: &Arrays) -> Result<(Self, Vec<u64>), RestoreError> {
         let layout = self.layout();
         if open.u64("layout")? != layout.described() {
@@ -302,7 +302,7 @@ impl Replay {
         Ok((Self { lanes, len, segments }, open.u64("segments")?))
     }
 
-    /// Transitions of a file, into their slots; those that were overwritten since are passed over.
+    /// Transitions of a file, into their slots; those that were overwritten since are skipped.
     fn read_chunk(&mut self, file: &Arrays) -> Result<Vec<Run>, RestoreError> {
         let layout = self.layout();
         let mut runs = Vec::new();
@@ -349,7 +349,7 @@ impl Replay {
         Ok(runs)
     }
 
-    /// What a file holds beside the rows.
+    /// The contents of a file other than the rows.
     fn read_beside(&mut self, file: &Arrays) -> Result<(), RestoreError> {
         let layout = self.layout();
         let wrong = || RestoreError("the successors do not match".into());
@@ -386,7 +386,7 @@ impl Replay {
         if rest.is_empty() { Ok(()) } else { Err(wrong()) }
     }
 
-    /// Every transition is there once, with what it needs.
+    /// Checks that every transition is there once, with everything it needs.
     fn check(&self, mut runs: Vec<Run>) -> Result<(), RestoreError> {
         runs.sort_by_key(|run| (run.lane, run.from));
         for (index, lane) in self.lanes.iter().enumerate() {

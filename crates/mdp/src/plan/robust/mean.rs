@@ -34,8 +34,8 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// The inner minimum: what is taken off Σ p ℓ, and off Σ p b, by moving ρ/2 to `best` from the entries with the largest ℓ, or
-/// less when nothing worse than `best` is left. A heap finds them one by one: a small ρ needs few. `entries` is left empty.
+/// The inner minimum: the decrease of Σ p ℓ, and of Σ p b, when ρ/2 moves to `best` from the entries with the largest ℓ (less
+/// than ρ/2 if no entry worse than `best` is left). A heap finds the entries one by one: a small ρ needs few. Empties `entries`.
 pub(super) fn move_mass(entries: &mut Vec<Entry>, best: (f64, f64), radius: f64) -> (f64, f64) {
     let mut heap = BinaryHeap::from(std::mem::take(entries));
     let mut left = radius / 2.0;
@@ -65,7 +65,7 @@ pub struct RobustMean {
 }
 
 impl RobustMean {
-    /// Plans; with `optimistic` false the nominal probabilities are taken for the truth.
+    /// Plans; with `optimistic` false the nominal probabilities count as the true ones.
     pub fn new(model: &RobustModel, optimistic: bool) -> Self {
         model.check();
         let RobustModel { n_states, n_actions, horizon, .. } = *model;
@@ -84,7 +84,7 @@ impl RobustMean {
             let shared: Vec<f64> =
                 model.shared.iter().map(|p| p.iter().zip(&there).map(|(p, v)| p * v).sum()).collect();
             let mut means = vec![0.0; n_states * n_actions];
-            // Rows that nobody has tried differ in `elsewhere` alone.
+            // Rows that were never tried differ only in `elsewhere`.
             let mut untried: Vec<(usize, u64, f64)> = Vec::new();
             for (index, row) in rows.iter().enumerate() {
                 if model.terminal[index / n_actions] {
@@ -108,7 +108,7 @@ impl RobustMean {
                 let seen: f64 = row.outcomes.iter().map(|o| o.probability * value(o)).sum();
                 let mut mean = seen + row.shared * (elsewhere + shared[which]);
                 if radius > 0.0 {
-                    // Values are costs with the sign turned.
+                    // Values are costs with the opposite sign.
                     let entry = |value: f64, mass| Entry { loss: -value, below: -value, mass };
                     entries.extend(row.outcomes.iter().map(|o| entry(value(o), o.probability)));
                     if row.shared > 0.0 {
@@ -129,7 +129,7 @@ impl RobustMean {
                 let means = &mut means[state * n_actions..(state + 1) * n_actions];
                 let mut best = 0;
                 for action in 1..n_actions {
-                    // Equal means differ by rounding only; the lowest index should win nevertheless.
+                    // Equal means may differ by rounding; the lowest index must still win.
                     if means[action] > means[best] + 1e-12 * scale {
                         best = action;
                     }

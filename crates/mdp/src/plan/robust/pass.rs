@@ -48,7 +48,7 @@ impl Band {
         }
     }
 
-    /// Cuts what is 0, or 1, for all states.
+    /// Removes the rungs that are 0, or 1, for all states.
     pub(super) fn trim(self, n_states: usize) -> Self {
         let Self { low, width, loss, below } = self;
         let column = |cell: usize| (0..n_states).map(move |s| s * width + cell);
@@ -72,7 +72,7 @@ pub(super) struct Stage {
     pub(super) cells: Vec<u16>,
 }
 
-/// What a pass is asked for.
+/// The parameters of a pass.
 #[derive(Clone, Copy)]
 pub(super) struct Ask {
     pub(super) cost: Cost,
@@ -93,13 +93,13 @@ pub(super) struct Targets {
 impl Targets {
     pub(super) const ALL: Self = Self { from: i64::MIN, to: i64::MAX };
 
-    /// What is left of them after a reward in this range.
+    /// The residual targets after a reward in this range.
     pub(super) fn after(self, (least, most): (i64, i64)) -> Self {
         let end = |at: i64, by: i64| if at == i64::MIN || at == i64::MAX { at } else { at - by };
         Self { from: end(self.from, most), to: end(self.to, least) }
     }
 
-    /// The part of low..high that is wanted. What lies below is taken for safe, what lies above for lost; nobody looks.
+    /// The wanted part of low..high. Rungs below count as certain, rungs above as impossible; they are never read.
     pub(super) fn cut(self, low: i64, high: i64) -> (i64, i64) {
         let end = self.to.saturating_add(1);
         (low.clamp(self.from, end), high.clamp(self.from, end))
@@ -130,7 +130,7 @@ pub(super) struct StagePass<'a> {
     pub(super) over: &'a Band,
 }
 
-/// What all rows of a stage share: going anywhere, over the rungs left after `elsewhere`.
+/// Values that all rows of a stage share: transitions to any state, over the residual rungs after `elsewhere`.
 pub(super) struct Anywhere {
     /// ℓ and b on arrival, by state.
     pub(super) there: Band,
@@ -140,7 +140,7 @@ pub(super) struct Anywhere {
     pub(super) order: Vec<u32>,
     /// Per shared distribution: its expected ℓ and b, by rung.
     pub(super) means: Vec<(Vec<f64>, Vec<f64>)>,
-    /// Rows that nobody has tried, by (distribution, radius): their ℓ and b.
+    /// Rows that were never tried, by (distribution, radius): their ℓ and b.
     pub(super) untried: Vec<Untried>,
 }
 
@@ -267,7 +267,7 @@ impl StagePass<'_> {
         Anywhere { there, best, order, means, untried: Vec::new() }
     }
 
-    /// The rungs at which some row is neither safe nor lost.
+    /// The rungs at which some row is neither certain nor impossible.
     pub(super) fn reach(&self, rows: &[RobustRow], anywhere: &Anywhere) -> (i64, i64) {
         let (later, there) = (self.later, &anywhere.there);
         let (mut low, mut high) = (self.over.low, self.over.high());
@@ -365,7 +365,7 @@ impl StagePass<'_> {
         (loss, below)
     }
 
-    /// How much the most favourable probabilities of the ball take off ℓ and b at a rung (after `elsewhere`), given the seen
+    /// The decrease of ℓ and b at a rung (after `elsewhere`) by the most favourable probabilities of the ball, given the seen
     /// outcomes there and the weight of a shared distribution.
     pub(super) fn move_at(
         &self,
