@@ -8,31 +8,35 @@ import gymnasium
 from gymnasium.wrappers import TimeLimit
 
 
-def time_limit(env: gymnasium.Env[Any, Any]) -> tuple[int | None, Any]:
-    """The tightest limit that wraps the environment, or that its registration names; and the environment inside."""
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """The tightest limit that wraps the environment, or that its registration names."""
     limits = []
     inner: Any = env
     while isinstance(inner, gymnasium.Wrapper):
         if isinstance(inner, TimeLimit):
             limits.append(int(inner._max_episode_steps))
         inner = inner.env
-    if not limits and env.spec is not None and env.spec.max_episode_steps is not None:
-        limits.append(env.spec.max_episode_steps)
-    return min(limits, default=None), inner
+    if limits:
+        return min(limits)
+    return env.spec.max_episode_steps if env.spec is not None else None
 
 
-def vector_time_limit(env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> tuple[int | None, Any]:
-    """The same of the environments in a vector environment, the longest limit; the first one inside stands for all."""
+def limit_and_inside(env: Any) -> tuple[int | None, Any]:
+    """The limit of an environment, and what it wraps.
+
+    A vector environment has the longest limit of those inside; the first one stands for all. None where it is out of reach.
+    """
+    if not isinstance(env, gymnasium.vector.VectorEnv):
+        return time_limit(env), env.unwrapped
     outer: Any = env.unwrapped
     if inside := getattr(outer, "envs", None):
-        found = [time_limit(one) for one in inside]
-        limits = [limit for limit, _ in found if limit is not None]
-        return (max(limits) if len(limits) == len(found) else None), found[0][1]
+        limits = [time_limit(one) for one in inside]
+        return (None if None in limits else max(limits)), inside[0].unwrapped
     if makers := getattr(outer, "env_fns", None):
         # Those inside are in other processes: one more is made here, and looked at.
         one = makers[0]()
         try:
-            return time_limit(one)
+            return time_limit(one), one.unwrapped
         finally:
             one.close()
     return (env.spec.max_episode_steps if env.spec is not None else None), None

@@ -18,7 +18,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
 from . import _bqrl, _lanes, _spaces
-from ._limits import time_limit, vector_time_limit
+from ._limits import limit_and_inside
 from ._watch import Watch
 from .callbacks import CallbackLike, as_list
 from .envs import TabularEnv
@@ -517,7 +517,7 @@ def _describe(
     space, action_space = _single_spaces(env)
     n_actions = _spaces.n_actions(action_space)
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    limit, inner = (vector_time_limit if isinstance(env, VectorEnv) else time_limit)(env)
+    limit, inner = limit_and_inside(env)
     table = inner.problem if isinstance(inner, TabularEnv) else None
     if table is not None:
         limit = table.horizon if limit is None else min(limit, table.horizon)

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
-from support import SMALL, Diary, Shaped, Spy, told
+from support import SMALL, Diary, Shaped, replay, spied, told
 
 import bqrl
 
@@ -58,16 +58,11 @@ def test_actions_that_start_elsewhere_are_sent_as_the_environment_counts_them():
     assert set(model.predict(np.array([0, 1, 2]))[0]) <= {5, 6}
 
 
-def spied(model):
-    model._core = Spy(model._core)
-    return model._core
-
-
 def test_one_environment_is_told_rightly():
     model = bqrl.DeepBQRL(TimeLimit(Diary(), 10), **SMALL)
-    spy = spied(model)
+    spies = spied(model)
     model.learn(total_episodes=5)
-    assert spy.heard == [told(0, k) for k in range(5)]
+    assert spies[0].heard == [told(0, k) for k in range(5)]
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=str)
@@ -76,9 +71,10 @@ def test_vector_environments_are_told_rightly(mode, kind):
     makers = [lambda who=who: Diary(who) for who in range(3)]
     env = kind(makers, autoreset_mode=mode)
     model = bqrl.DeepBQRL(env, horizon=10, **SMALL)
-    spy = spied(model)
+    spies = spied(model)
     model.learn(total_timesteps=120)
     env.close()
+    [spy] = spies
     assert model.num_timesteps >= 120
     heard = {who: [e for e in spy.heard if e[0][1] == who] for who in range(3)}
     for who, episodes in heard.items():
@@ -89,14 +85,8 @@ def test_vector_environments_are_told_rightly(mode, kind):
 
 def ends(model, tmp_path):
     """How the transitions in the replay ended: 0 not yet, 1 terminated, 2 horizon, 3 cut off."""
-    import json
-    import struct
-
-    model.save(tmp_path / "ends")
-    data = next((tmp_path / "ends").glob("*/replay.safetensors")).read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    begin, end = json.loads(data[8 : 8 + length])["ends"]["data_offsets"]
-    return list(data[8 + length + begin : 8 + length + end])
+    model.save(tmp_path)
+    return replay(tmp_path, "ends")
 
 
 def test_a_time_limit_is_a_cut_off_unless_the_horizon_is_the_task(tmp_path):
@@ -194,7 +184,15 @@ def test_other_threads_run_while_it_learns():
     assert counted[0] > 20_000
 
 
-def test_ctrl_c_stops_and_loses_nothing(tmp_path):
+@pytest.fixture
+def interruptible():
+    """Where the parent ignores interrupts, Python does, too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_stops_and_loses_nothing(tmp_path, interruptible):
     class Interrupting(bqrl.Callback):
         def on_episode_end(self, model, episode):
             if episode.episode == 20:
@@ -204,7 +202,7 @@ def test_ctrl_c_stops_and_loses_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         model.learn(total_episodes=1000, callback=Interrupting(), log_dir=tmp_path / "log")
     assert model.num_episodes == 20
-    assert len((tmp_path / "log/episodes.csv").read_text().splitlines()) == 21
+    assert len((tmp_path / "log/seed-0/episodes.csv").read_text().splitlines()) == 21
     model.save(tmp_path / "model")
     model.learn(total_episodes=5)
     assert bqrl.load(tmp_path / "model").num_episodes == 20

@@ -408,12 +408,6 @@ impl Learner {
         Ok(measured.sample.expect("there are no references").into_pyarray(py))
     }
 
-    /// Whether the output draws its actions.
-    #[getter]
-    fn is_stochastic(&self) -> bool {
-        self.agent.is_stochastic()
-    }
-
     #[getter]
     fn updates(&self) -> u64 {
         self.agent.updates()
@@ -452,12 +446,6 @@ impl Learner {
     #[getter]
     fn horizon_is_task(&self) -> bool {
         self.environment.horizon_is_task
-    }
-
-    /// The name of the environment.
-    #[getter]
-    fn environment(&self) -> &str {
-        &self.environment.name
     }
 
     /// The table that it learns on natively.
