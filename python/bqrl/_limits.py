@@ -30,8 +30,8 @@ def limit_and_inside(env: Any) -> tuple[int | None, Any]:
         return time_limit(env), env.unwrapped
     outer: Any = env.unwrapped
     if inside := getattr(outer, "envs", None):
-        limits = [time_limit(one) for one in inside]
-        return (None if None in limits else max(limits)), inside[0].unwrapped
+        limits = [limit for one in inside if (limit := time_limit(one)) is not None]
+        return (max(limits) if len(limits) == len(inside) else None), inside[0].unwrapped
     if makers := getattr(outer, "env_fns", None):
         # Those inside are in other processes: one more is made here, and looked at.
         one = makers[0]()
