@@ -461,7 +461,11 @@ def _another(env: AnyEnv) -> AnyEnv | None:
             return _another(inside[0])
         if makers := getattr(env.unwrapped, "env_fns", None):
             return makers[0]()
-        return gymnasium.make(env.spec.id, **env.spec.kwargs) if env.spec is not None else None
+        if env.spec is None:
+            return None
+        of_the_vector = {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
+        kwargs = {key: value for key, value in env.spec.kwargs.items() if key not in of_the_vector}
+        return gymnasium.make(env.spec.id, **(kwargs | {"max_episode_steps": env.spec.max_episode_steps}))
     if env.spec is not None:
         try:
             return gymnasium.make(env.spec)

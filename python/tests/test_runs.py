@@ -36,7 +36,7 @@ def same(a, b, files=TABLES):
 
 
 def rows(path):
-    return list(csv.DictReader(path.open()))
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def keys(value):
@@ -58,7 +58,7 @@ def test_a_run_on_an_environment_of_others(cartpole):
     episodes, evaluations = rows(run / "seed-3/episodes.csv"), rows(run / "seed-3/evaluations.csv")
     assert [int(row["episode"]) for row in episodes] == list(range(1, model.num_episodes + 1))
     assert [int(row["step"]) for row in evaluations] == list(range(0, 401, 40))
-    assert all(float(row["quantile_low"]) <= float(row["quantile"]) <= float(row["quantile_high"]) for row in evaluations)
+    assert all(float(row["low"]) <= float(row["quantile"]) <= float(row["high"]) for row in evaluations)
     monitor = (run / "seed-3/monitor.csv").read_text().splitlines()
     assert json.loads(monitor[0][1:])["env_id"] == "CartPole-v1" and len(monitor) == 2 + len(episodes)
     assert (run / "seed-3/weights.safetensors").read_bytes() == model.weights()
