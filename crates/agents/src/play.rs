@@ -189,9 +189,10 @@ impl Play {
     /// Everything that play resumes from. Where the environment cannot be saved in the middle of an episode, the open
     /// episodes are left out.
     pub fn save(&self) -> SavedPlay {
-        let episodes = match self.lanes.resumes_mid_episode() {
-            true => self.episodes.clone(),
-            false => vec![None; self.episodes.len()],
+        let episodes = if self.lanes.resumes_mid_episode() {
+            self.episodes.clone()
+        } else {
+            vec![None; self.episodes.len()]
         };
         SavedPlay { lanes: self.lanes.save(), episodes }
     }

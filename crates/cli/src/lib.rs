@@ -61,17 +61,17 @@ enum Verb {
 /// Runs the command with its arguments, the program's name first, and returns the exit code.
 ///
 /// The `bqrl` program is this function, and so is the command that the Python package installs.
-pub fn run(arguments: Vec<OsString>) -> u8 {
-    let verb = match Cli::try_parse_from(&arguments) {
+pub fn run(arguments: &[OsString]) -> u8 {
+    let verb = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.verb,
-        Err(error) => return parse_failure(&error, &arguments),
+        Err(error) => return parse_failure(&error, arguments),
     };
     let result = match verb {
         Verb::Plan(args) => plan::run(&args),
         Verb::Envs(args) => envs::run(&args),
         Verb::Train(args) => train::run(&args),
         Verb::Tune(args) => tune::run(&args),
-        Verb::Sweep(args) => sweep::run(&args, &program(&arguments)),
+        Verb::Sweep(args) => sweep::run(&args, &program(arguments)),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Eval(args) => eval::run(&args),
         Verb::Report(args) => report::run(&args),

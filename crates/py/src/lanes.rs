@@ -84,9 +84,10 @@ pub fn py_error(error: EnvError, episode: u64) -> PyErr {
     };
     let place = refused.place.clone().unwrap_or_else(|| format!("episode {episode}"));
     let message = format!("{place}, {refused}");
-    match Python::attach(|py| refused.error.is_instance_of::<PyTypeError>(py)) {
-        true => PyTypeError::new_err(message),
-        false => PyValueError::new_err(message),
+    if Python::attach(|py| refused.error.is_instance_of::<PyTypeError>(py)) {
+        PyTypeError::new_err(message)
+    } else {
+        PyValueError::new_err(message)
     }
 }
 

@@ -229,8 +229,7 @@ impl Learner {
             let learner = Self::make(run.config, environment, table, run.seed)?;
             let part = |name: &str| run.checkpoint.part(name);
             learner.agent.lock().restore(&part).map_err(|error| wrong(&error))?;
-            let (progress, play) =
-                bqrl_lab::run::standing(&run.checkpoint).map_err(|error| wrong(&error))?;
+            let (progress, play) = bqrl_lab::run::standing(&run.checkpoint).map_err(|error| wrong(&error))?;
             *learner.state() = State { progress, play: Some(play), extra, log };
             Ok(learner)
         })
@@ -343,9 +342,10 @@ impl Learner {
                     }
                     _ => fresh.unwrap_or_default(),
                 };
-                let policy = match deterministic {
-                    true => ServedPolicy::mode(&**agent, &memo),
-                    false => ServedPolicy::new(&**agent, &memo),
+                let policy = if deterministic {
+                    ServedPolicy::mode(&**agent, &memo)
+                } else {
+                    ServedPolicy::new(&**agent, &memo)
                 };
                 choice.clear();
                 policy.decide(&Input { stage, observation, collected }, &mut choice);
@@ -572,9 +572,10 @@ impl Learner {
         let config = Layers::written(&saved.config, "model.json")
             .and_then(|layers| layers.finish("model.json"))
             .map_err(value_error)?;
-        let table = match config.problem.python {
-            true => None,
-            false => Some(Arc::new(config.problem.load().map_err(value_error)?)),
+        let table = if config.problem.python {
+            None
+        } else {
+            Some(Arc::new(config.problem.load().map_err(value_error)?))
         };
         let learner = Self::make(config, saved.environment, table, saved.seed)?;
         let part = |name: &str| loaded.part(name);
@@ -626,7 +627,8 @@ impl Learner {
         let mut config = self.config.clone();
         (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
         let State { progress: Progress { clock, recent, .. }, play, log: earlier, .. } = self.state().clone();
-        let run = log.as_ref().map(|log| Run::open(log, &mut config, earlier.as_deref(), clock)).transpose()?;
+        let run =
+            log.as_ref().map(|log| Run::open(log, &mut config, earlier.as_deref(), clock)).transpose()?;
         let evaluation =
             log.as_ref().and_then(|log| Python::attach(|py| Some(log.evaluation.as_ref()?.clone_ref(py))));
         let task: Arc<dyn Task> = match &self.table {

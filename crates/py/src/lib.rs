@@ -48,7 +48,7 @@ mod _bqrl {
     /// The `bqrl` command: its arguments, the program's name first; the exit code.
     #[pyfunction]
     fn main(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
-        py.detach(|| bqrl_cli::run(arguments))
+        py.detach(|| bqrl_cli::run(&arguments))
     }
 
     #[pymodule_init]

@@ -80,7 +80,9 @@ impl Run {
         let named = log.path.display();
         if before.run.counts_steps() != config.run.counts_steps() {
             let unit = before.run.length().unit();
-            return Err(value_error(format!("{named} counts {unit}: learn on in {unit}, or in a new log_dir")));
+            return Err(value_error(format!(
+                "{named} counts {unit}: learn on in {unit}, or in a new log_dir"
+            )));
         }
         let lock = dir.lock()?;
         let store = CheckpointStore::open(dir.seed(seed).checkpoints());

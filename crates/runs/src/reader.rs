@@ -253,11 +253,10 @@ impl SeedRecord {
         self.episodes.iter().map(|row| row.episode_return).collect()
     }
 
-    /// The number of the last training episode; that of the last evaluation where there is none. An agent that has learned
-    /// before the run does not begin with episode 1.
+    /// The number of the last training episode. An agent that has learned before the run does not begin with episode 1.
     pub fn last_episode(&self) -> usize {
-        let evaluated = || self.evaluations.first()?.last().map(|row| row.episode);
-        self.episodes.last().map(|row| row.episode).or_else(evaluated).unwrap_or(0)
+        let before = || self.evaluations.first()?.first().map(|row| row.episode);
+        self.episodes.last().map(|row| row.episode).or_else(before).unwrap_or(0)
     }
 
     /// Steps of all lanes when each episode ended.
@@ -340,8 +339,10 @@ fn record(
     problem: Option<&TaskFacts>,
     ending: Ending,
 ) -> Result<SeedRecord, ReadError> {
-    let episodes = tables::episodes(&dir.episodes(), ending)?;
     let evaluations = tables::evaluations(&dir.evaluations(), levels, ending)?;
+    // Training begins with an evaluation. An agent that has learned before the run goes on counting its episodes.
+    let before = evaluations.as_ref().and_then(|levels| Some(levels.first()?.first()?.episode));
+    let episodes = tables::episodes(&dir.episodes(), before.map(|before| before + 1), ending)?;
     let (episodes, evaluations) = match ending {
         Ending::Whole => (
             episodes.ok_or_else(|| missing(&dir.episodes()))?,
