@@ -214,17 +214,13 @@ impl Learner {
             let run = crate::run::open(&path, seed).map_err(|error| wrong(&error))?;
             // One of several seeds cannot go on by itself in their directory.
             let log = (run.n_seeds == 1).then(|| path.clone());
-            let (environment, table, extra) = match &run.model {
-                Some(json) => {
-                    let saved: Saved = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
-                    (saved.environment, None, saved.extra)
-                }
-                None => {
-                    let problem = run.config.problem.load().map_err(|error| wrong(&error))?;
-                    let table = Table::new(problem.clone()).map_err(|error| wrong(&error))?;
-                    let described = Described::of_table(&problem.name, table.spec());
-                    (described, Some(Arc::new(problem)), String::new())
-                }
+            let (environment, table, extra) = if let Some(json) = &run.model {
+                let saved: Saved = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+                (saved.environment, None, saved.extra)
+            } else {
+                let problem = run.config.problem.load().map_err(|error| wrong(&error))?;
+                let table = Table::new(problem.clone()).map_err(|error| wrong(&error))?;
+                (Described::of_table(&problem.name, table.spec()), Some(Arc::new(problem)), String::new())
             };
             let learner = Self::make(run.config, environment, table, run.seed)?;
             let part = |name: &str| run.checkpoint.part(name);
@@ -653,7 +649,7 @@ impl Learner {
                 self.state().log = Some(log.path);
                 Course::logged(run, &config, training, &self.saved())?
             }
-            _ => Course::Plain { training, length: config.run.length() },
+            _ => Course::Plain { training: Box::new(training), length: config.run.length() },
         };
         let result = self.attend(watch, &mut course);
         // What was learned stays, however it ended.

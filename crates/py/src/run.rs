@@ -126,7 +126,7 @@ pub enum Course {
     /// Without records.
     Plain {
         /// The training.
-        training: Training,
+        training: Box<Training>,
         /// How long.
         length: Length,
     },
