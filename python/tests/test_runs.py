@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gymnasium
@@ -270,12 +272,41 @@ def test_an_environment_that_cannot_be_copied_needs_another_to_evaluate_in(tmp_p
     assert len(bqrl.load(tmp_path / "other").weights()) > 0
 
 
+def test_a_run_whose_environment_raises_goes_on(tmp_path):
+    class Breaking(Diary):
+        def step(self, action):
+            if (self.episode, self.t) == (6, 1) and not broken:
+                broken.append(True)
+                raise ZeroDivisionError("fell over")
+            return super().step(action)
+
+    broken = []
+    how = {"log_dir": tmp_path / "run", "eval_env": Diary(), "evaluation_episodes": 5}
+    model = bqrl.DeepBQRL(Breaking(), horizon=10, **SMALL)
+    with pytest.raises(ZeroDivisionError, match="^fell over$"):
+        model.learn(total_episodes=20, **how)
+    assert model.num_episodes == 6 and not (tmp_path / "run/summary.json").exists()
+    assert bqrl.load(tmp_path / "run").weights() == model.weights()
+    model.learn(total_episodes=14, **how)
+    assert [int(row["episode"]) for row in rows(tmp_path / "run/seed-0/episodes.csv")] == list(range(1, 21))
+    assert json.loads((tmp_path / "run/summary.json").read_text())["episodes"] == 20
+
+
+def test_a_run_that_diverges_keeps_its_last_good_checkpoint(tmp_path):
+    model = bqrl.DeepBQRL("CartPole-v1", learning_rate=3e38, **{**SMALL, "learning_starts": 60})
+    with pytest.raises(FloatingPointError):
+        model.learn(5000, log_dir=tmp_path / "run", evaluate_every="20 steps", evaluation_episodes=2)
+    assert 0 < bqrl.load(tmp_path / "run").num_timesteps <= 80
+
+
 # The command that the package installs.
 
 
+SCRIPT = Path(sys.executable).with_name("bqrl.exe" if os.name == "nt" else "bqrl")
+
+
 def command(*arguments):
-    script = Path(sys.executable).with_name("bqrl.exe" if os.name == "nt" else "bqrl")
-    return subprocess.run([script, *arguments], capture_output=True, text=True)
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True)
 
 
 def test_the_package_installs_the_command(tmp_path):
@@ -290,3 +321,15 @@ def test_the_package_installs_the_command(tmp_path):
     assert (module.returncode, module.stdout) == (0, version.stdout)
     if "BQRL_BIN" in os.environ:
         assert bqrl_bin("plan", "asset-selling", "--json") == command("plan", "asset-selling", "--json").stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
+def test_the_command_stops_at_ctrl_c_after_a_checkpoint(tmp_path):
+    train = [SCRIPT, "train", "--episodes", "100000000", "--set=agent.hidden=[8]", "--quiet", "--out", tmp_path / "run"]
+    running = subprocess.Popen(train, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run/seed-42/checkpoints").exists():
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == 130 and "interrupted after a checkpoint" in said
+    assert bqrl.load(tmp_path / "run").num_episodes >= 250

@@ -254,7 +254,7 @@ impl Learner {
     }
 
     /// Learns until so many steps or episodes in all. `lanes` is the environment (see `bqrl._lanes`); a table is played
-    /// natively instead. `watch` has `on_step()`, which may be None, and `episode(number, return, length)`; either stops the
+    /// natively instead. `watch` has `on_step()` and `on_episode(number, return, length)`; either may be None, and stops the
     /// training by returning True.
     #[pyo3(signature = (lanes, watch, steps=None, episodes=None, log=None))]
     fn learn(
@@ -660,9 +660,12 @@ impl Learner {
 
     /// Ticks until the end, until the watcher stops it, or until something goes wrong.
     fn attend(&self, watch: &Py<PyAny>, course: &mut Course) -> PyResult<()> {
-        let on_step = Python::attach(|py| {
-            let on_step = watch.bind(py).getattr("on_step")?;
-            Ok::<_, PyErr>((!on_step.is_none()).then(|| on_step.unbind()))
+        let (on_step, on_episode) = Python::attach(|py| {
+            let method = |name: &str| -> PyResult<Option<Py<PyAny>>> {
+                let method = watch.bind(py).getattr(name)?;
+                Ok((!method.is_none()).then(|| method.unbind()))
+            };
+            Ok::<_, PyErr>((method("on_step")?, method("on_episode")?))
         })?;
         let mut looked = Instant::now();
         while !course.is_done() {
@@ -670,8 +673,9 @@ impl Learner {
             let ended = course.tick()?;
             self.take(course.training());
             let steps = course.training().progress.clock.steps - before;
-            // A native task never enters Python, where signals are seen.
-            if on_step.is_none() && ended.is_empty() && looked.elapsed() < PATIENCE {
+            // Python is entered only where it must be: other threads may be using it. Signals are seen there.
+            let watched = on_step.is_some() || (on_episode.is_some() && !ended.is_empty());
+            if !watched && looked.elapsed() < PATIENCE {
                 continue;
             }
             looked = Instant::now();
@@ -683,10 +687,11 @@ impl Learner {
                         stop |= on_step.bind(py).call0()?.is_truthy()?;
                     }
                 }
-                for Ended { row, undiscounted } in &ended {
-                    let told =
-                        watch.bind(py).call_method1("episode", (row.episode, *undiscounted, row.length))?;
-                    stop |= told.is_truthy()?;
+                if let Some(on_episode) = &on_episode {
+                    for Ended { row, undiscounted } in &ended {
+                        let told = on_episode.bind(py).call1((row.episode, *undiscounted, row.length))?;
+                        stop |= told.is_truthy()?;
+                    }
                 }
                 Ok::<_, PyErr>(stop)
             })?;
