@@ -63,11 +63,9 @@ class Vector:
         self._stage[:] = 0
         self._resets_next[:] = False
         self._seen_early.clear()
-        try:
-            return self._reset(seed=seeds)
-        except (TypeError, ValueError):
-            # A native vector environment may take a single seed for all of its lanes.
-            return self._reset(seed=seeds[0])
+        # A vector environment that is written as one takes one seed for all of its lanes.
+        outer: Any = self._env.unwrapped
+        return self._reset(seed=seeds if hasattr(outer, "env_fns") or hasattr(outer, "envs") else seeds[0])
 
     def reset(self, lane: int, seed: int) -> Any:
         self._stage[lane] = 0

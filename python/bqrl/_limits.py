@@ -1,4 +1,4 @@
-"""How long the episodes of an environment can be."""
+"""How long the episodes of an environment can be, and what is inside it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,22 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     return env.spec.max_episode_steps if env.spec is not None else None
 
 
-def vector_time_limit(env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> int | None:
-    """The same of the environments in a vector environment."""
-    inner = getattr(env.unwrapped, "envs", None)
-    if inner:
-        limits = {time_limit(one) for one in inner}
-        return limits.pop() if len(limits) == 1 else None
-    return env.spec.max_episode_steps if env.spec is not None else None
+def limit_and_inside(env: Any) -> tuple[int | None, Any]:
+    """The limit of an environment, and what it wraps.
+
+    A vector environment has the longest limit of those inside; the first one stands for all. None where it is out of reach.
+    """
+    if not isinstance(env, gymnasium.vector.VectorEnv):
+        return time_limit(env), env.unwrapped
+    outer: Any = env.unwrapped
+    if inside := getattr(outer, "envs", None):
+        limits = [limit for one in inside if (limit := time_limit(one)) is not None]
+        return (max(limits) if len(limits) == len(inside) else None), inside[0].unwrapped
+    if makers := getattr(outer, "env_fns", None):
+        # Those inside are in other processes: one more is made here, and looked at.
+        one = makers[0]()
+        try:
+            return time_limit(one), one.unwrapped
+        finally:
+            one.close()
+    return (env.spec.max_episode_steps if env.spec is not None else None), None

@@ -31,13 +31,14 @@ class Watch:
         self.progress_bar = progress_bar
         self.began = self.shown = time.monotonic()
         steppers = [c.on_step for c in callbacks if type(c).on_step is not Callback.on_step]
-        self.on_step = (lambda: any(stop(model) is False for stop in steppers)) if steppers else None
+        self.on_step = (lambda: any([stop(model) is False for stop in steppers])) if steppers else None
+        self.on_episode = self._episode if callbacks or progress_bar else None
 
     def start(self) -> None:
         for callback in self.callbacks:
             callback.on_training_start(self.model)
 
-    def episode(self, number: int, episode_return: float, length: int) -> bool:
+    def _episode(self, number: int, episode_return: float, length: int) -> bool:
         """True when training is to stop."""
         episode = Episode(number, episode_return, length)
         stop = [callback.on_episode_end(self.model, episode) is False for callback in self.callbacks]

@@ -18,7 +18,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
 from . import _bqrl, _lanes, _spaces
-from ._limits import time_limit, vector_time_limit
+from ._limits import limit_and_inside
 from ._watch import Watch
 from .callbacks import CallbackLike, as_list
 from .envs import TabularEnv
@@ -118,13 +118,14 @@ class Model:
         described = _describe(env, horizon, horizon_is_task, gamma, reward_bounds)
         levels = preset["run"]["tau"] if risk_level is None else _floats(risk_level)
         betas = preset["run"]["beta"] if beta is None else _floats(beta)
-        core = _bqrl.Learner(self.algo, settings, levels, betas, described, int(seed), _native(env, described))
+        n = getattr(env, "num_envs", 1)
+        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, int(seed), _native(env, described))
         space, actions = _single_spaces(env)
         core.extra = json.dumps({"observation_space": _spaces.to_json(space), "action_start": int(actions.start)})
         self._start(core, env)
 
     def _start(self, core: _bqrl.Learner, env: AnyEnv | None) -> None:
-        if not core.extra:
+        if core.problem is not None and not core.extra:
             # A run of the command line: the states and actions of its table.
             states = gymnasium.spaces.Discrete(core.problem.n_states)
             core.extra = json.dumps({"observation_space": _spaces.to_json(states), "action_start": 0})
@@ -153,9 +154,7 @@ class Model:
         env = _made(env)
         core = self._core
         described = _describe(env, core.horizon, core.horizon_is_task, core.gamma, None)
-        core.check(described)
-        if core.problem is not None and _native(env, described) is None:
-            raise ValueError("the model learns on its table natively; make a new model for a wrapped environment")
+        core.check(described, _native(env, described))
         self._env = env
 
     @property
@@ -203,7 +202,7 @@ class Model:
         log_dir: str | os.PathLike[str] | None = None,
         eval_env: AnyEnv | None = None,
         evaluate_every: str | None = None,
-        evaluation_episodes: int = 100,
+        evaluation_episodes: int | None = None,
         progress_bar: bool = False,
     ) -> M:
         """Learns for so many steps or episodes more.
@@ -218,12 +217,13 @@ class Model:
                 training by returning False, or a list of these.
             total_episodes: episodes instead of steps, ≥ 1. In a single environment, a model that is saved after whole
                 episodes learns on bit for bit when it is loaded.
-            log_dir: a run directory to write, as `bqrl train` does: `bqrl report` and `bqrl.load` open it. A directory that
-                holds anything but this model's own run is refused.
+            log_dir: a run directory to write, as `bqrl train` does: `bqrl report` and `bqrl.load` open it. The model's own
+                is continued; one that holds anything else is refused with an OSError, and nothing in it is touched.
             eval_env: with log_dir, where the greedy policy is evaluated; by default another copy of the environment.
-            evaluate_every: with log_dir, the time between evaluations, such as "1000 steps" or "20 episodes"; by default a
-                tenth of this call.
-            evaluation_episodes: with log_dir, episodes to play in an evaluation, ≥ 1, where an exact one is not possible.
+            evaluate_every: with log_dir, the time between evaluations, and between checkpoints, such as "1000 steps" or
+                "20 episodes"; by default a tenth of this call, or as before in a directory that is continued.
+            evaluation_episodes: with log_dir, episodes to play in an evaluation, ≥ 1, where an exact one is not possible; by
+                default 100, or as before.
             progress_bar: shows progress on standard error.
         """
         if (total_timesteps is None) == (total_episodes is None):
@@ -241,17 +241,15 @@ class Model:
         watch = Watch(self, as_list(callback), total_timesteps, total_episodes, progress_bar)
         log = None
         if log_dir is not None:
-            tenth = -(-(total_timesteps or total_episodes or 1) // 10)
             log = {
                 "path": os.path.abspath(log_dir),
-                "evaluate_every": evaluate_every or f"{tenth} {'steps' if total_episodes is None else 'episodes'}",
-                "evaluation_episodes": int(evaluation_episodes),
+                "evaluate_every": evaluate_every,
+                "evaluation_episodes": evaluation_episodes,
                 "evaluation": self._evaluation(eval_env),
             }
-        n = getattr(self._env, "num_envs", 1)
         try:
             watch.start()
-            core.learn(self._lanes(self._env), n, watch, watch.last_timestep, watch.last_episode, log)
+            core.learn(self._lanes(self._env), watch, watch.last_timestep, watch.last_episode, log)
         finally:
             watch.end()
         return self
@@ -438,7 +436,7 @@ def load(path: str | os.PathLike[str], env: AnyEnv | None = None, *, seed: int |
 
 def _opened(path: str | os.PathLike[str], seed: int | None) -> _bqrl.Learner:
     if os.path.exists(os.path.join(path, ".bqrl-run")):
-        return _bqrl.Learner.load_run(path, seed)
+        return _bqrl.Learner.load_run(os.path.abspath(path), seed)
     if seed is not None:
         raise ValueError(f"{os.fspath(path)} is a model, which has no seeds to choose from")
     return _bqrl.Learner.load(path)
@@ -449,25 +447,25 @@ def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
     inner = env
     while isinstance(inner, (OrderEnforcing, PassiveEnvChecker, TimeLimit)):
         inner = inner.env
-    if type(inner) is not TabularEnv or not inner.problem.is_named:
+    if type(inner) is not TabularEnv:
         return None
     own = inner.problem
     same = described["horizon"] == own.horizon and described["horizon_is_task"] and described["gamma"] == own.discount
-    every_action = all(
-        len(own.available(stage, state)) in (0, own.n_actions)
-        for stage in range(own.horizon)
-        for state in range(own.n_states)
-    )
-    return own if same and every_action and described["reward_bounds"] == own.reward_bounds else None
+    return own if same and described["reward_bounds"] == own.reward_bounds and own.is_native else None
 
 
 def _another(env: AnyEnv) -> AnyEnv | None:
     """A second environment like the given one."""
     if isinstance(env, VectorEnv):
-        inside = getattr(env.unwrapped, "envs", None)
-        if inside:
+        if inside := getattr(env.unwrapped, "envs", None):
             return _another(inside[0])
-        return gymnasium.make(env.spec.id, **env.spec.kwargs) if env.spec is not None else None
+        if makers := getattr(env.unwrapped, "env_fns", None):
+            return makers[0]()
+        if env.spec is None:
+            return None
+        of_the_vector = {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
+        kwargs = {key: value for key, value in env.spec.kwargs.items() if key not in of_the_vector}
+        return gymnasium.make(env.spec.id, **(kwargs | {"max_episode_steps": env.spec.max_episode_steps}))
     if env.spec is not None:
         try:
             return gymnasium.make(env.spec)
@@ -523,13 +521,7 @@ def _describe(
     space, action_space = _single_spaces(env)
     n_actions = _spaces.n_actions(action_space)
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    inner: Any = env.unwrapped
-    if isinstance(env, VectorEnv):
-        # The first environment inside, where it can be reached, stands for all.
-        inner = envs[0].unwrapped if (envs := getattr(inner, "envs", None)) else None
-        limit = vector_time_limit(env)
-    else:
-        limit = time_limit(env)
+    limit, inner = limit_and_inside(env)
     table = inner.problem if isinstance(inner, TabularEnv) else None
     if table is not None:
         limit = table.horizon if limit is None else min(limit, table.horizon)

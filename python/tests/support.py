@@ -1,7 +1,9 @@
-"""Environments that say what they did, and a core that remembers what it was told."""
+"""Environments that say what they did, and lanes that remember what they were asked and gave."""
 
 from __future__ import annotations
 
+import json
+import struct
 from typing import Any
 
 import gymnasium
@@ -40,29 +42,72 @@ class Diary(gymnasium.Env):
 
 
 class Spy:
-    """Passes everything on to the core, and remembers episodes as lists of what was said."""
+    """Lanes that pass everything on, and remember episodes as lists of what the play loop was told."""
 
-    def __init__(self, core: Any):
-        self.core, self.heard, self.now = core, [], {}
+    def __init__(self, lanes: Any):
+        self.lanes, self.n = lanes, lanes.n
+        self.heard: list[Any] = []
+        self.now: dict[int, list[Any]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.core, name)
+    def _begin(self, lane: int, seen: Any) -> None:
+        assert lane not in self.now, "an episode begins after the one before has ended"
+        self.now[lane] = [("begin", lane, np.array(seen).tolist())]
 
-    def begin(self, env: int, seen: Any) -> int:
-        self.now[env] = [("begin", env, np.array(seen).tolist())]
-        return self.core.begin(env, seen)
+    def start(self, seeds: list[int]) -> list[Any]:
+        assert len(seeds) == self.n and not self.now
+        first = self.lanes.start(seeds)
+        for lane, seen in enumerate(first):
+            self._begin(lane, seen)
+        return first
 
-    def step(self, env: int, reward: Any, seen: Any, terminated: Any, truncated: Any) -> Any:
-        said = ("step", env, float(reward), np.array(seen).tolist(), bool(terminated), bool(truncated))
-        self.now[env].append(said)
-        result = self.core.step(env, reward, seen, terminated, truncated)
-        if not isinstance(result, int):
-            self.heard.append(self.now.pop(env))
-        return result
+    def reset(self, lane: int, seed: int) -> Any:
+        seen = self.lanes.reset(lane, seed)
+        if seen is not None:
+            self._begin(lane, seen)
+        return seen
+
+    def step(self, actions: list[int | None]) -> list[Any]:
+        # An action for every lane in an episode, and for no other.
+        assert {lane for lane, action in enumerate(actions) if action is not None} == set(self.now)
+        rows = self.lanes.step(actions)
+        assert len(rows) == self.n
+        for lane, row in enumerate(rows):
+            if row is None:
+                assert lane not in self.now
+            elif len(row) == 1:
+                self._begin(lane, row[0])
+            else:
+                seen, reward, terminated, truncated = row
+                said = ("step", lane, float(reward), np.array(seen).tolist(), bool(terminated), bool(truncated))
+                self.now[lane].append(said)
+                if terminated or truncated:
+                    self.heard.append(self.now.pop(lane))
+        return rows
+
+
+def spied(model: Any) -> list[Spy]:
+    """The lanes that the model makes from now on."""
+    made, make = [], model._lanes
+
+    def lanes(env: Any) -> Spy:
+        made.append(Spy(make(env)))
+        return made[-1]
+
+    model._lanes = lanes
+    return made
+
+
+def replay(path: Any, name: str) -> list[int]:
+    """An array of bytes or whole numbers out of the replay of a saved model."""
+    data = next(path.glob("*/replay.safetensors")).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    entry = json.loads(data[8 : 8 + length])[name]
+    begin, end = entry["data_offsets"]
+    return np.frombuffer(data[8 + length + begin : 8 + length + end], {"U8": "<u1", "U64": "<u8"}[entry["dtype"]]).tolist()
 
 
 def told(who: int, episode: int) -> list[Any]:
-    """What the core must hear of an episode of `Diary`."""
+    """What the play loop must hear of an episode of `Diary`."""
     length, odd = 2 + (who + episode) % 3, episode % 2 == 1
     heard: list[Any] = [("begin", who, [who, episode, 0])]
     for t in range(1, length + 1):

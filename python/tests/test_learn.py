@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
-from support import SMALL, Diary, Shaped, Spy, told
+from support import SMALL, Diary, Shaped, replay, spied, told
 
 import bqrl
 
@@ -58,16 +58,11 @@ def test_actions_that_start_elsewhere_are_sent_as_the_environment_counts_them():
     assert set(model.predict(np.array([0, 1, 2]))[0]) <= {5, 6}
 
 
-def spied(model):
-    model._core = Spy(model._core)
-    return model._core
-
-
 def test_one_environment_is_told_rightly():
     model = bqrl.DeepBQRL(TimeLimit(Diary(), 10), **SMALL)
-    spy = spied(model)
+    spies = spied(model)
     model.learn(total_episodes=5)
-    assert spy.heard == [told(0, k) for k in range(5)]
+    assert spies[0].heard == [told(0, k) for k in range(5)]
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=str)
@@ -76,9 +71,10 @@ def test_vector_environments_are_told_rightly(mode, kind):
     makers = [lambda who=who: Diary(who) for who in range(3)]
     env = kind(makers, autoreset_mode=mode)
     model = bqrl.DeepBQRL(env, horizon=10, **SMALL)
-    spy = spied(model)
+    spies = spied(model)
     model.learn(total_timesteps=120)
     env.close()
+    [spy] = spies
     assert model.num_timesteps >= 120
     heard = {who: [e for e in spy.heard if e[0][1] == who] for who in range(3)}
     for who, episodes in heard.items():
@@ -89,14 +85,8 @@ def test_vector_environments_are_told_rightly(mode, kind):
 
 def ends(model, tmp_path):
     """How the transitions in the replay ended: 0 not yet, 1 terminated, 2 horizon, 3 cut off."""
-    import json
-    import struct
-
-    model.save(tmp_path / "ends")
-    data = next((tmp_path / "ends").glob("*/replay.safetensors")).read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    begin, end = json.loads(data[8 : 8 + length])["ends"]["data_offsets"]
-    return list(data[8 + length + begin : 8 + length + end])
+    model.save(tmp_path)
+    return replay(tmp_path, "ends")
 
 
 def test_a_time_limit_is_a_cut_off_unless_the_horizon_is_the_task(tmp_path):
@@ -194,7 +184,15 @@ def test_other_threads_run_while_it_learns():
     assert counted[0] > 20_000
 
 
-def test_ctrl_c_stops_and_loses_nothing(tmp_path):
+@pytest.fixture
+def interruptible():
+    """Where the parent ignores interrupts, Python does, too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_stops_and_loses_nothing(tmp_path, interruptible):
     class Interrupting(bqrl.Callback):
         def on_episode_end(self, model, episode):
             if episode.episode == 20:
@@ -204,7 +202,7 @@ def test_ctrl_c_stops_and_loses_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         model.learn(total_episodes=1000, callback=Interrupting(), log_dir=tmp_path / "log")
     assert model.num_episodes == 20
-    assert len((tmp_path / "log/episodes.csv").read_text().splitlines()) == 21
+    assert len((tmp_path / "log/seed-0/episodes.csv").read_text().splitlines()) == 21
     model.save(tmp_path / "model")
     model.learn(total_episodes=5)
     assert bqrl.load(tmp_path / "model").num_episodes == 20
@@ -246,3 +244,131 @@ def test_steps_and_episodes_are_counted_exactly():
     assert model.learn(total_timesteps=1).num_timesteps == 34
     episodes = model.num_episodes
     assert model.learn(total_episodes=3).num_episodes == episodes + 3
+
+
+# Vector environments of all kinds.
+
+
+def cartpole_with_limit():
+    return TimeLimit(gymnasium.make("CartPole-v1").unwrapped, 7)
+
+
+@pytest.mark.parametrize("mode", [None, "vector_entry_point", "sync", "async"])
+def test_vector_environments_that_gymnasium_makes(mode, tmp_path):
+    env = gymnasium.make_vec("CartPole-v1", num_envs=3, **({} if mode is None else {"vectorization_mode": mode}))
+    try:
+        model = bqrl.QRDQN(env, **SMALL)
+        assert model.horizon == 500
+        spies = spied(model)
+        model.learn(total_timesteps=150, log_dir=tmp_path / "run", evaluation_episodes=5)
+        assert model.num_timesteps >= 150 and model.num_episodes == len(spies[0].heard) > 0
+        del model._lanes
+        assert model.evaluate(env, episodes=6).episodes == 6
+        model.learn(total_timesteps=30)
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_the_limit_inside_a_vector_environment_is_found(kind):
+    env = kind([cartpole_with_limit] * 2)
+    try:
+        model = bqrl.QRDQN(env, **SMALL).learn(total_timesteps=60)
+        assert model.horizon == 7 and model.num_episodes > 4
+    finally:
+        env.close()
+    with pytest.raises(ValueError, match="has no time limit"):
+        bqrl.QRDQN(SyncVectorEnv([lambda: Shaped(spaces.Discrete(3)), lambda: TimeLimit(Shaped(spaces.Discrete(3)), 9)]))
+
+
+def test_seeds_of_a_vector_environment_repeat():
+    def learned(mode):
+        env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode=mode)
+        return bqrl.QRDQN(env, seed=3, **SMALL).learn(total_timesteps=60).weights()
+
+    assert learned("vector_entry_point") == learned("vector_entry_point")
+    assert learned("sync") == learned("sync")
+
+
+# One model in several places at once.
+
+
+def test_a_callback_saves_in_the_middle(tmp_path):
+    class Saving(bqrl.Callback):
+        def on_step(self, model):
+            if model.num_timesteps == 41:
+                model.save(tmp_path / "model")
+                self.weights = model.weights()
+
+    for env in ("bqrl/AssetSelling-v0", "CartPole-v1"):
+        saving = Saving()
+        straight = bqrl.DeepBQRL(env, seed=2, **SMALL).learn(total_timesteps=100, callback=saving)
+        half = bqrl.load(tmp_path / "model", env=env)
+        assert half.num_timesteps == 41 and half.weights() == saving.weights
+        half.learn(total_timesteps=59)
+        # A table is saved in the middle of an episode; other environments begin a new one.
+        assert (half.weights() == straight.weights()) == (env != "CartPole-v1")
+
+
+def test_an_environment_asks_the_model_that_plays_in_it():
+    class Asking(Diary):
+        model = None
+
+        def step(self, action):
+            assert self.model.predict(self._seen())[0] in (0, 1)
+            assert self.model.num_timesteps >= 0 and len(self.model.weights()) > 0
+            return super().step(action)
+
+    for kind in (bqrl.DeepBQRL, bqrl.TargetTracking):
+        env = Asking()
+        env.model = kind(env, horizon=10, **SMALL)
+        assert env.model.learn(total_timesteps=50).num_timesteps == 50
+
+
+@pytest.mark.parametrize("env", ["bqrl/AssetSelling-v0", "CartPole-v1"])
+def test_one_thread_learns_and_another_predicts(env):
+    model = bqrl.QRDQN(env, seed=1, **SMALL)
+    seen = model.env.observation_space.sample()
+    learning, stop = threading.Event(), threading.Event()
+
+    class Until(bqrl.Callback):
+        def on_episode_end(self, model, episode):
+            learning.set()
+            return not stop.is_set()
+
+    thread = threading.Thread(target=lambda: model.learn(10**9, callback=Until()))
+    thread.start()
+    try:
+        assert learning.wait(60)
+        for _ in range(200):
+            assert model.predict(seen)[0] in (0, 1)
+        with pytest.raises(RuntimeError, match="learning already"):
+            model.learn(10)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    steps = model.num_timesteps
+    assert model.learn(10).num_timesteps == steps + 10
+
+
+def test_learning_inside_a_callback_is_refused():
+    model = bqrl.QRDQN("bqrl/AssetSelling-v0", **SMALL)
+    with pytest.raises(RuntimeError, match="learning already"):
+        model.learn(10, callback=lambda model, episode: model.learn(10) and None)
+    model.learn(10)
+
+
+def test_a_native_environment_is_interrupted(tmp_path, interruptible):
+    # Without a callback no line of Python runs while it learns.
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL)
+    timer = threading.Timer(1.0, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(10**9, log_dir=tmp_path / "run", evaluate_every="1000000 steps")
+    timer.join()
+    steps = model.num_timesteps
+    assert steps > 0
+    again = bqrl.load(tmp_path / "run")
+    assert again.num_timesteps == steps and again.weights() == model.weights()
+    assert again.learn(20).weights() == model.learn(20).weights()

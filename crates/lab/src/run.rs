@@ -234,14 +234,20 @@ impl SeedRun {
             self.records.heartbeat(&self.training, (hooks.clock)())?;
         }
         let stopping = hooks.stop.load(Ordering::Relaxed) && !done;
-        if done || stopping || saves {
-            self.checkpoint()?;
-        }
         if stopping {
-            self.records.say(&self.training, false, (hooks.clock)())?;
+            self.pause(hooks)?;
             return Err(RunError::Interrupted { episode: now.episodes, step: now.steps });
         }
+        if done || saves {
+            self.checkpoint()?;
+        }
         Ok(ended)
+    }
+
+    /// Leaves the run so that it can be resumed from here.
+    pub fn pause(&mut self, hooks: &Hooks) -> io::Result<()> {
+        self.checkpoint()?;
+        self.records.say(&self.training, false, (hooks.clock)())
     }
 
     /// Evaluates and records.

@@ -11,7 +11,8 @@
 //! An exception of the environment passes through unchanged; what the agent cannot use is a `ValueError` or a `TypeError`
 //! that says where it came from.
 
-use std::sync::Mutex;
+use std::error::Error;
+use std::fmt;
 
 use bqrl_lab::task::Task;
 use bqrl_math::rng::{Purpose, Rng, RngState, stream};
@@ -40,6 +41,7 @@ pub struct PyLanes {
     nature: Nature,
     adapter: Py<PyAny>,
     n: usize,
+    evaluates: bool,
     /// Seeds episodes.
     seeds: Rng,
     /// First observations that no episode has begun with yet; `None` before the start.
@@ -48,16 +50,44 @@ pub struct PyLanes {
     stages: Vec<usize>,
 }
 
+/// What an environment showed and the agent cannot use.
+#[derive(Debug)]
+struct Refused {
+    /// Which environment, where there are several; whether it was being evaluated.
+    place: Option<String>,
+    step: usize,
+    error: PyErr,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}: {}", self.step, Python::attach(|py| self.error.value(py).to_string()))
+    }
+}
+
+impl Error for Refused {}
+
 /// The exception as an error of the environment.
-pub fn env_error(error: PyErr) -> EnvError {
+fn env_error(error: PyErr) -> EnvError {
     EnvError(Box::new(error))
 }
 
-/// The exception again, or one that has the message.
-pub fn py_error(error: EnvError) -> PyErr {
-    match error.0.downcast::<PyErr>() {
-        Ok(error) => *error,
-        Err(other) => PyValueError::new_err(other.to_string()),
+/// The exception again, or one that says where the environment showed what cannot be used.
+pub fn py_error(error: EnvError, episode: u64) -> PyErr {
+    let other = match error.0.downcast::<PyErr>() {
+        Ok(error) => return *error,
+        Err(other) => other,
+    };
+    let refused = match other.downcast::<Refused>() {
+        Ok(refused) => refused,
+        Err(other) => return PyValueError::new_err(other.to_string()),
+    };
+    let place = refused.place.clone().unwrap_or_else(|| format!("episode {episode}"));
+    let message = format!("{place}, {refused}");
+    if Python::attach(|py| refused.error.is_instance_of::<PyTypeError>(py)) {
+        PyTypeError::new_err(message)
+    } else {
+        PyValueError::new_err(message)
     }
 }
 
@@ -69,6 +99,7 @@ impl PyLanes {
             nature,
             adapter: adapter.unbind(),
             n,
+            evaluates: purpose == Purpose::Evaluation,
             seeds: stream(seed, purpose),
             first: None,
             stages: vec![0; n],
@@ -79,33 +110,34 @@ impl PyLanes {
         self.seeds.below(1 << 31) as u64
     }
 
-    fn read(&self, lane: usize, stage: usize, seen: &Bound<'_, PyAny>) -> PyResult<Observation> {
-        self.nature.format.read(seen).map_err(|error| self.place(seen.py(), lane, stage, &error))
+    fn read(&self, lane: usize, step: usize, seen: &Bound<'_, PyAny>) -> Result<Observation, EnvError> {
+        self.nature.format.read(seen).map_err(|error| self.refused(lane, step, error))
     }
 
     /// One lane's result.
-    fn seen(&mut self, lane: usize, result: &Bound<'_, PyAny>) -> PyResult<Seen> {
+    fn seen(&mut self, lane: usize, result: &Bound<'_, PyAny>) -> Result<Seen, EnvError> {
         if result.is_none() {
             return Ok(Seen::Nothing);
         }
-        let py = result.py();
-        let row = result.cast::<PyTuple>()?;
+        let row = result.cast::<PyTuple>().map_err(|error| env_error(error.into()))?;
+        let cell = |k: usize| row.get_item(k).map_err(env_error);
         if row.len() == 1 {
             self.stages[lane] = 0;
-            return Ok(Seen::Start(self.read(lane, 0, &row.get_item(0)?)?));
+            return Ok(Seen::Start(self.read(lane, 0, &cell(0)?)?));
         }
         let stage = self.stages[lane] + 1;
-        let given = row.get_item(1)?;
+        let given = cell(1)?;
         let reward = given.extract::<f64>().map_err(|_| {
             let message = format!("want a number as reward, got {}", given.get_type());
-            self.place(py, lane, stage, &PyTypeError::new_err(message))
+            self.refused(lane, stage, PyTypeError::new_err(message))
         })?;
         if !reward.is_finite() {
             let error = PyValueError::new_err(format!("want a finite reward, got {reward}"));
-            return Err(self.place(py, lane, stage, &error));
+            return Err(self.refused(lane, stage, error));
         }
-        let observation = self.read(lane, stage, &row.get_item(0)?)?;
-        let (terminated, truncated) = (row.get_item(2)?.is_truthy()?, row.get_item(3)?.is_truthy()?);
+        let observation = self.read(lane, stage, &cell(0)?)?;
+        let flag = |k: usize| cell(k)?.is_truthy().map_err(env_error);
+        let (terminated, truncated) = (flag(2)?, flag(3)?);
         let EnvSpec { horizon, horizon_is_task, .. } = self.nature.spec;
         let at_horizon = stage >= horizon;
         let end = if terminated {
@@ -121,16 +153,24 @@ impl PyLanes {
         Ok(Seen::Step(Step { observation, reward, end }))
     }
 
-    /// The same exception, with where it came from in front.
-    fn place(&self, py: Python<'_>, lane: usize, stage: usize, error: &PyErr) -> PyErr {
-        let name = &self.nature.spec.name;
-        let which = if self.n > 1 { format!(", environment {lane}") } else { String::new() };
-        let message = format!("{name}{which}, step {stage} of an episode: {}", error.value(py));
-        if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err(message)
-        } else {
-            PyValueError::new_err(message)
-        }
+    /// Remembers where something came from.
+    fn refused(&self, lane: usize, step: usize, error: PyErr) -> EnvError {
+        let place = match (self.evaluates, self.n) {
+            (true, _) => Some("evaluation".to_owned()),
+            (false, 1) => None,
+            (false, _) => Some(format!("environment {lane}")),
+        };
+        EnvError(Box::new(Refused { place, step, error }))
+    }
+
+    /// Every lane begins.
+    fn start(&mut self, adapter: &Bound<'_, PyAny>) -> Result<(), EnvError> {
+        let seeds: Vec<u64> = (0..self.n).map(|_| self.next_seed()).collect();
+        let seen = adapter.call_method1(intern!(adapter.py(), "start"), (seeds,)).map_err(env_error)?;
+        let seen = seen.cast::<PyList>().map_err(|error| env_error(error.into()))?;
+        let read = |(lane, seen): (usize, Bound<'_, PyAny>)| self.read(lane, 0, &seen).map(Some);
+        self.first = Some(seen.iter().enumerate().map(read).collect::<Result<_, _>>()?);
+        Ok(())
     }
 }
 
@@ -147,32 +187,27 @@ impl Lanes for PyLanes {
         Python::attach(|py| {
             let adapter = self.adapter.clone_ref(py).into_bound(py);
             if self.first.is_none() {
-                let seeds: Vec<u64> = (0..self.n).map(|_| self.next_seed()).collect();
-                let seen = adapter.call_method1(intern!(py, "start"), (seeds,))?;
-                let seen = seen.cast::<PyList>()?;
-                let read = |(lane, seen): (usize, Bound<'_, PyAny>)| self.read(lane, 0, &seen).map(Some);
-                self.first = Some(seen.iter().enumerate().map(read).collect::<PyResult<_>>()?);
+                self.start(&adapter)?;
             }
             self.stages[lane] = 0;
             if let Some(waiting) = self.first.as_mut().and_then(|first| first[lane].take()) {
                 return Ok(Some(waiting));
             }
             let seed = self.next_seed();
-            let seen = adapter.call_method1(intern!(py, "reset"), (lane, seed))?;
+            let seen = adapter.call_method1(intern!(py, "reset"), (lane, seed)).map_err(env_error)?;
             if seen.is_none() { Ok(None) } else { self.read(lane, 0, &seen).map(Some) }
         })
-        .map_err(env_error)
     }
 
     fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError> {
         Python::attach(|py| {
             let adapter = self.adapter.clone_ref(py).into_bound(py);
-            let results = adapter.call_method1(intern!(py, "step"), (PyList::new(py, actions)?,))?;
-            let results = results.cast::<PyList>()?;
-            let seen = results.iter().enumerate().map(|(lane, result)| self.seen(lane, &result));
-            seen.collect::<PyResult<Vec<Seen>>>()
+            let results = PyList::new(py, actions)
+                .and_then(|actions| adapter.call_method1(intern!(py, "step"), (actions,)))
+                .map_err(env_error)?;
+            let results = results.cast::<PyList>().map_err(|error| env_error(error.into()))?;
+            results.iter().enumerate().map(|(lane, result)| self.seen(lane, &result)).collect()
         })
-        .map_err(env_error)
     }
 
     fn resumes_mid_episode(&self) -> bool {
@@ -196,8 +231,7 @@ impl Lanes for PyLanes {
 /// A Python environment as a task: trained on through one adapter, evaluated through others.
 pub struct PyTask {
     nature: Nature,
-    actions: usize,
-    training: Mutex<Option<Py<PyAny>>>,
+    training: Option<Py<PyAny>>,
     /// Makes an adapter for evaluation.
     evaluation: Option<Py<PyAny>>,
 }
@@ -205,7 +239,7 @@ pub struct PyTask {
 impl PyTask {
     /// With the adapter to train through and a function that makes one to evaluate through.
     pub fn new(nature: Nature, training: Option<Py<PyAny>>, evaluation: Option<Py<PyAny>>) -> Self {
-        Self { actions: nature.spec.n_actions, nature, training: Mutex::new(training), evaluation }
+        Self { nature, training, evaluation }
     }
 }
 
@@ -216,18 +250,13 @@ impl Task for PyTask {
 
     fn lanes(&self, seed: u64, purpose: Purpose, _n: usize) -> Result<Box<dyn Lanes>, EnvError> {
         Python::attach(|py| {
-            let adapter = match (purpose, &self.evaluation) {
-                (Purpose::Evaluation, Some(make)) => make.bind(py).call0()?,
-                (Purpose::Evaluation, None) => {
-                    return Err(PyValueError::new_err(
-                        "there is no environment to evaluate in: give eval_env=",
-                    ));
+            let adapter = match (purpose, &self.evaluation, &self.training) {
+                (Purpose::Evaluation, Some(make), _) => make.bind(py).call0()?,
+                (Purpose::Evaluation, None, _) => {
+                    return Err(PyValueError::new_err("there is no environment to evaluate in"));
                 }
-                _ => {
-                    let training = self.training.lock().expect("no panic while it is held");
-                    let adapter = training.as_ref().map(|adapter| adapter.clone_ref(py).into_bound(py));
-                    adapter.ok_or_else(|| PyValueError::new_err("the model has no environment"))?
-                }
+                (_, _, Some(adapter)) => adapter.bind(py).clone(),
+                (_, _, None) => return Err(PyValueError::new_err("the model has no environment")),
             };
             Ok(Box::new(PyLanes::new(self.nature.clone(), adapter, seed, purpose)?) as Box<dyn Lanes>)
         })
@@ -239,6 +268,6 @@ impl Task for PyTask {
     }
 
     fn actions(&self) -> Vec<String> {
-        (0..self.actions).map(|action| action.to_string()).collect()
+        (0..self.nature.spec.n_actions).map(|action| action.to_string()).collect()
     }
 }

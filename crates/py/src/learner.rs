@@ -12,6 +12,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use bqrl_agents::play::{PlayError, SavedPlay};
 use bqrl_agents::{Agent, Input, Memo, Objective, ServedPolicy, Target};
@@ -37,11 +38,14 @@ use crate::lanes::{Nature, PyTask, py_error};
 use crate::observation::Format;
 use crate::problem::Problem;
 use crate::record;
-use crate::run::{Course, Log};
+use crate::run::{Course, Log, Run};
 use crate::shared::Shared;
 
 /// The layout of `model.json`; a later layout gets the next number.
 const FORMAT: u32 = 2;
+
+/// The longest time without a look at signals.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// (name, one line, whether it is trained for one level) of every algorithm.
 #[pyfunction]
@@ -156,13 +160,14 @@ impl Learner {
     /// An untrained agent. `settings` override keys of the preset's agent section. With `problem`, the environment is that
     /// table itself, which is then played natively.
     #[new]
-    #[pyo3(signature = (algo, settings, risk_levels, betas, environment, seed, problem=None))]
+    #[pyo3(signature = (algo, settings, risk_levels, betas, environment, n_lanes, seed, problem=None))]
     fn new(
         algo: &str,
         settings: &Bound<'_, PyDict>,
         risk_levels: Vec<f64>,
         betas: Vec<f64>,
         environment: Described,
+        n_lanes: usize,
         seed: u64,
         problem: Option<PyRef<'_, Problem>>,
     ) -> PyResult<Self> {
@@ -171,6 +176,7 @@ impl Learner {
         layers.set("run", "tau", risk_levels);
         layers.set("run", "beta", betas);
         layers.set("run", "seeds", vec![whole(seed)?]);
+        layers.set("run", "lanes", whole(n_lanes as u64)?);
         for (key, value) in settings {
             let key: String = key.extract()?;
             layers.set("agent", &key, to_toml(&key, &value)?);
@@ -203,22 +209,25 @@ impl Learner {
     #[pyo3(signature = (path, seed=None))]
     fn load_run(py: Python<'_>, path: PathBuf, seed: Option<u64>) -> PyResult<Self> {
         py.detach(|| {
-            let wrong = |error: &dyn std::fmt::Display| value_error(format!("{}: {error}", path.display()));
-            let stored = crate::run::open(&path, seed).map_err(|error| wrong(&error))?;
-            if let Some(json) = &stored.model {
+            let named = path.display();
+            let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
+            let run = crate::run::open(&path, seed).map_err(|error| wrong(&error))?;
+            // One of several seeds cannot go on by itself in their directory.
+            let log = (run.n_seeds == 1).then(|| path.clone());
+            let (environment, table, extra) = if let Some(json) = &run.model {
                 let saved: Saved = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
-                let learner = Self::make(stored.config, saved.environment, None, stored.seed)?;
-                return learner
-                    .restored(&stored.checkpoint, saved.extra, Some(path.clone()))
-                    .map_err(|error| wrong(&error));
-            }
-            let problem = stored.config.problem.load().map_err(|error| wrong(&error))?;
-            let table = Table::new(problem.clone()).map_err(|error| wrong(&error))?;
-            let described = Described::of_table(&problem.name, table.spec());
-            let learner = Self::make(stored.config, described, Some(Arc::new(problem)), stored.seed)?;
-            learner
-                .restored(&stored.checkpoint, String::new(), Some(path.clone()))
-                .map_err(|error| wrong(&error))
+                (saved.environment, None, saved.extra)
+            } else {
+                let problem = run.config.problem.load().map_err(|error| wrong(&error))?;
+                let table = Table::new(problem.clone()).map_err(|error| wrong(&error))?;
+                (Described::of_table(&problem.name, table.spec()), Some(Arc::new(problem)), String::new())
+            };
+            let learner = Self::make(run.config, environment, table, run.seed)?;
+            let part = |name: &str| run.checkpoint.part(name);
+            learner.agent.lock().restore(&part).map_err(|error| wrong(&error))?;
+            let (progress, play) = bqrl_lab::run::standing(&run.checkpoint).map_err(|error| wrong(&error))?;
+            *learner.state() = State { progress, play: Some(play), extra, log };
+            Ok(learner)
         })
     }
 
@@ -245,25 +254,23 @@ impl Learner {
     }
 
     /// Learns until so many steps or episodes in all. `lanes` is the environment (see `bqrl._lanes`); a table is played
-    /// natively, in `n_lanes` copies. `watch` has `on_step`, which may be None, and `episode(return, length)`; either stops
-    /// the training by returning True.
-    #[pyo3(signature = (lanes, n_lanes, watch, steps=None, episodes=None, log=None))]
+    /// natively instead. `watch` has `on_step()` and `on_episode(number, return, length)`; either may be None, and stops the
+    /// training by returning True.
+    #[pyo3(signature = (lanes, watch, steps=None, episodes=None, log=None))]
     fn learn(
         &self,
         py: Python<'_>,
         lanes: Option<Py<PyAny>>,
-        n_lanes: usize,
         watch: Py<PyAny>,
         steps: Option<u64>,
         episodes: Option<u64>,
         log: Option<Log>,
     ) -> PyResult<()> {
         if self.busy.swap(true, Ordering::AcqRel) {
-            return Err(PyRuntimeError::new_err("another thread is in learn() of this model"));
+            return Err(PyRuntimeError::new_err("the model is learning already"));
         }
-        let result = py.detach(|| self.train(lanes, n_lanes, &watch, steps, episodes, log));
-        self.busy.store(false, Ordering::Release);
-        result
+        let _busy = Busy(&self.busy);
+        py.detach(|| self.train(lanes, &watch, steps, episodes, log))
     }
 
     /// What the agent would do. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
@@ -331,9 +338,10 @@ impl Learner {
                     }
                     _ => fresh.unwrap_or_default(),
                 };
-                let policy = match deterministic {
-                    true => ServedPolicy::mode(&**agent, &memo),
-                    false => ServedPolicy::new(&**agent, &memo),
+                let policy = if deterministic {
+                    ServedPolicy::mode(&**agent, &memo)
+                } else {
+                    ServedPolicy::new(&**agent, &memo)
                 };
                 choice.clear();
                 policy.decide(&Input { stage, observation, collected }, &mut choice);
@@ -396,12 +404,6 @@ impl Learner {
         Ok(measured.sample.expect("there are no references").into_pyarray(py))
     }
 
-    /// Whether the output draws its actions.
-    #[getter]
-    fn is_stochastic(&self) -> bool {
-        self.agent.is_stochastic()
-    }
-
     #[getter]
     fn updates(&self) -> u64 {
         self.agent.updates()
@@ -442,12 +444,6 @@ impl Learner {
         self.environment.horizon_is_task
     }
 
-    /// The name of the environment.
-    #[getter]
-    fn environment(&self) -> &str {
-        &self.environment.name
-    }
-
     /// The table that it learns on natively.
     #[getter]
     fn problem(&self) -> Option<Problem> {
@@ -479,8 +475,10 @@ impl Learner {
         self.state().extra = extra;
     }
 
-    /// Refuses an environment that is not like the one it was made for.
-    fn check(&self, environment: Described) -> PyResult<()> {
+    /// Refuses an environment that is not like the one it was made for; `problem` is its table, where it can be played
+    /// natively.
+    #[pyo3(signature = (environment, problem=None))]
+    fn check(&self, environment: Described, problem: Option<PyRef<'_, Problem>>) -> PyResult<()> {
         let ours = &self.environment;
         for (what, same, ours, given) in [
             (
@@ -502,7 +500,25 @@ impl Learner {
                 )));
             }
         }
-        Ok(())
+        match (&self.table, problem) {
+            (Some(ours), Some(given)) if ours.model == given.inner.model => Ok(()),
+            (Some(ours), _) => {
+                let name = &ours.name;
+                Err(value_error(format!(
+                    "the model learns on the table {name} itself, the environment is another or is wrapped; make a new model"
+                )))
+            }
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// Held while some thread is in `learn`.
+struct Busy<'a>(&'a AtomicBool);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -552,9 +568,10 @@ impl Learner {
         let config = Layers::written(&saved.config, "model.json")
             .and_then(|layers| layers.finish("model.json"))
             .map_err(value_error)?;
-        let table = match config.problem.python {
-            true => None,
-            false => Some(Arc::new(config.problem.load().map_err(value_error)?)),
+        let table = if config.problem.python {
+            None
+        } else {
+            Some(Arc::new(config.problem.load().map_err(value_error)?))
         };
         let learner = Self::make(config, saved.environment, table, saved.seed)?;
         let part = |name: &str| loaded.part(name);
@@ -562,15 +579,6 @@ impl Learner {
         *learner.state() =
             State { progress: saved.progress, play: saved.play, extra: saved.extra, log: saved.log };
         Ok(learner)
-    }
-
-    /// With what a run's checkpoint holds.
-    fn restored(self, checkpoint: &Loaded, extra: String, log: Option<PathBuf>) -> PyResult<Self> {
-        let part = |name: &str| checkpoint.part(name);
-        self.agent.lock().restore(&part).map_err(value_error)?;
-        let (progress, play) = bqrl_lab::run::standing(checkpoint).map_err(value_error)?;
-        *self.state() = State { progress, play: Some(play), extra, log };
-        Ok(self)
     }
 
     fn saved(&self) -> Saved {
@@ -607,7 +615,6 @@ impl Learner {
     fn train(
         &self,
         lanes: Option<Py<PyAny>>,
-        n_lanes: usize,
         watch: &Py<PyAny>,
         steps: Option<u64>,
         episodes: Option<u64>,
@@ -615,10 +622,9 @@ impl Learner {
     ) -> PyResult<()> {
         let mut config = self.config.clone();
         (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
-        config.run.lanes = n_lanes;
-        if let Some(log) = &log {
-            log.configure(&mut config)?;
-        }
+        let State { progress: Progress { clock, recent, .. }, play, log: earlier, .. } = self.state().clone();
+        let run =
+            log.as_ref().map(|log| Run::open(log, &mut config, earlier.as_deref(), clock)).transpose()?;
         let evaluation =
             log.as_ref().and_then(|log| Python::attach(|py| Some(log.evaluation.as_ref()?.clone_ref(py))));
         let task: Arc<dyn Task> = match &self.table {
@@ -626,51 +632,53 @@ impl Learner {
             None => Arc::new(PyTask::new(self.environment.nature(), lanes, evaluation)),
         };
         let levels = config.levels().map_err(value_error)?;
-        let references = Arc::new(match &log {
+        let references = Arc::new(match &run {
             Some(_) => References::new(&*task, levels),
             None => References::none(levels),
         });
         let agent: Box<dyn Agent> = Box::new(self.agent.clone());
-        let mut training =
-            Training::new(task, references, agent, &config.run, self.seed).map_err(py_error)?;
-        let State { progress, play, log: earlier, .. } = self.state().clone();
+        let here = |error| py_error(error, clock.episodes + 1);
+        let mut training = Training::new(task, references, agent, &config.run, self.seed).map_err(here)?;
         if let Some(play) = play {
-            training.play.restore(play).map_err(py_error)?;
+            training.play.restore(play).map_err(here)?;
         }
-        let continues = log.as_ref().is_some_and(|log| earlier.as_ref() == Some(&log.path));
-        if continues {
-            training.progress = progress;
-        } else {
-            (training.progress.clock, training.progress.recent) = (progress.clock, progress.recent);
-        }
-        let mut course = match &log {
-            None => Course::Plain { training, length: config.run.length() },
-            Some(log) => Course::logged(log, &config, training, continues, &self.saved())?,
+        (training.progress.clock, training.progress.recent) = (clock, recent);
+        let mut course = match (run, log) {
+            (Some(run), Some(log)) => {
+                // From here on the directory is this model's.
+                self.state().log = Some(log.path);
+                Course::logged(run, &config, training, &self.saved())?
+            }
+            _ => Course::Plain { training: Box::new(training), length: config.run.length() },
         };
         let result = self.attend(watch, &mut course);
         // What was learned stays, however it ended.
-        self.take(course.training(), log.as_ref());
-        let ended = course.end(result.is_ok());
+        self.take(course.training());
+        let ended = course.end(result.as_ref().err());
         result.and(ended)
     }
 
     /// Ticks until the end, until the watcher stops it, or until something goes wrong.
     fn attend(&self, watch: &Py<PyAny>, course: &mut Course) -> PyResult<()> {
-        let on_step = Python::attach(|py| {
-            let on_step = watch.bind(py).getattr("on_step")?;
-            Ok::<_, PyErr>((!on_step.is_none()).then(|| on_step.unbind()))
+        let (on_step, on_episode) = Python::attach(|py| {
+            let method = |name: &str| -> PyResult<Option<Py<PyAny>>> {
+                let method = watch.bind(py).getattr(name)?;
+                Ok((!method.is_none()).then(|| method.unbind()))
+            };
+            Ok::<_, PyErr>((method("on_step")?, method("on_episode")?))
         })?;
-        let mut ticks = 0_u64;
+        let mut looked = Instant::now();
         while !course.is_done() {
             let before = course.training().progress.clock.steps;
             let ended = course.tick()?;
-            self.take(course.training(), None);
+            self.take(course.training());
             let steps = course.training().progress.clock.steps - before;
-            ticks += 1;
-            // A native task never enters Python, where signals are seen.
-            if on_step.is_none() && ended.is_empty() && !ticks.is_multiple_of(256) {
+            // Python is entered only where it must be: other threads may be using it. Signals are seen there.
+            let watched = on_step.is_some() || (on_episode.is_some() && !ended.is_empty());
+            if !watched && looked.elapsed() < PATIENCE {
                 continue;
             }
+            looked = Instant::now();
             let stop = Python::attach(|py| {
                 py.check_signals()?;
                 let mut stop = false;
@@ -679,10 +687,11 @@ impl Learner {
                         stop |= on_step.bind(py).call0()?.is_truthy()?;
                     }
                 }
-                for Ended { row, undiscounted } in &ended {
-                    let told =
-                        watch.bind(py).call_method1("episode", (row.episode, *undiscounted, row.length))?;
-                    stop |= told.is_truthy()?;
+                if let Some(on_episode) = &on_episode {
+                    for Ended { row, undiscounted } in &ended {
+                        let told = on_episode.bind(py).call1((row.episode, *undiscounted, row.length))?;
+                        stop |= told.is_truthy()?;
+                    }
                 }
                 Ok::<_, PyErr>(stop)
             })?;
@@ -694,20 +703,17 @@ impl Learner {
     }
 
     /// Takes over where a training stands.
-    fn take(&self, training: &Training, log: Option<&Log>) {
+    fn take(&self, training: &Training) {
         let mut state = self.state();
         state.progress.clone_from(&training.progress);
         state.play = Some(training.play.save());
-        if let Some(log) = log {
-            state.log = Some(log.path.clone());
-        }
     }
 }
 
 /// What went wrong in play, as the exception that Python expects.
 pub fn failed(error: PlayError, episode: u64, update: u64) -> PyErr {
     match error {
-        PlayError::Env(error) => py_error(error),
+        PlayError::Env(error) => py_error(error, episode),
         PlayError::Learn(error) => {
             PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
         }

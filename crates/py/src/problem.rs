@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bqrl_lab::config::ProblemConfig;
+use bqrl_lab::task::Table;
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::Env;
 use bqrl_mdp::model::{self, Kernel, Model, Outcome};
@@ -108,10 +109,10 @@ impl Problem {
             .into_pyobject(py)
     }
 
-    /// Whether a run directory can name it, so that the command line can play it too.
+    /// Whether it is learned on natively: a run directory can name it, and every action can be taken everywhere.
     #[getter]
-    fn is_named(&self) -> bool {
-        self.config.is_some()
+    fn is_native(&self) -> bool {
+        self.config.is_some() && Table::new((*self.inner).clone()).is_ok()
     }
 
     #[getter]

@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bqrl_lab::batch::conclude;
-use bqrl_lab::config::{Config, Layers, Length};
+use bqrl_lab::config::{Config, ConfigError, Layers, Length, RunConfig};
 use bqrl_lab::outcome;
-use bqrl_lab::run::{Hooks, RunError, SeedRun};
+use bqrl_lab::run::{Hooks, RunError, SeedRun, standing};
 use bqrl_lab::train::{Ended, Training};
-use bqrl_math::schedule::Span;
+use bqrl_math::schedule::{Clock, Span};
 use bqrl_runs::atomic;
 use bqrl_runs::checkpoint::{CheckpointStore, Loaded};
 use bqrl_runs::run_dir::{Lock, RunDir, SeedDir};
@@ -24,32 +24,101 @@ use crate::convert::value_error;
 use crate::lanes::py_error;
 use crate::learner::{Saved, failed};
 
+/// Episodes of an evaluation: fewer than on the command line, because Python's environments are slower.
+const EVALUATION_EPISODES: usize = 100;
+
 /// Where and how a run is recorded.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Log {
     /// The directory.
     pub path: PathBuf,
-    /// Such as `"1000 steps"`.
-    pub evaluate_every: String,
-    /// Episodes to play in an evaluation.
-    pub evaluation_episodes: usize,
+    /// Such as `"1000 steps"`; a tenth of the training where nothing is said, or as before.
+    pub evaluate_every: Option<String>,
+    /// Episodes to play in an evaluation; 100 where nothing is said, or as before.
+    pub evaluation_episodes: Option<usize>,
     /// Makes lanes to evaluate in.
     pub evaluation: Option<Py<PyAny>>,
 }
 
-impl Log {
-    /// Writes its wishes into a configuration.
-    pub fn configure(&self, config: &mut Config) -> PyResult<()> {
-        let every: Span = self.evaluate_every.parse().map_err(value_error)?;
-        config.run.evaluate_every = every;
-        config.run.checkpoint_every = every;
-        config.run.evaluation_episodes = self.evaluation_episodes;
+/// A run directory, locked.
+pub struct Run {
+    dir: RunDir,
+    lock: Lock,
+    store: CheckpointStore,
+    latest: Option<Loaded>,
+}
+
+impl Run {
+    /// A new run, or the model's own, which goes on. The configuration becomes the run's.
+    pub fn open(log: &Log, config: &mut Config, earlier: Option<&Path>, clock: Clock) -> PyResult<Self> {
+        let own = (earlier == Some(log.path.as_path())).then(|| Self::own(&log.path, config)).flatten();
+        let length = config.run.length();
+        if let Some((_, before)) = &own {
+            let RunConfig { evaluate_every, checkpoint_every, evaluation_episodes, .. } = before.run;
+            (config.run.evaluate_every, config.run.checkpoint_every) = (evaluate_every, checkpoint_every);
+            config.run.evaluation_episodes = evaluation_episodes;
+        } else {
+            let tenth = (length.amount() - length.done(&clock)).div_ceil(10);
+            let every: Span = format!("{tenth} {}", length.unit()).parse().expect("a number and a unit");
+            (config.run.evaluate_every, config.run.checkpoint_every) = (every, every);
+            config.run.evaluation_episodes = EVALUATION_EPISODES;
+        }
+        if let Some(every) = &log.evaluate_every {
+            let every = every.parse().map_err(value_error)?;
+            (config.run.evaluate_every, config.run.checkpoint_every) = (every, every);
+        }
+        config.run.evaluation_episodes = log.evaluation_episodes.unwrap_or(config.run.evaluation_episodes);
         // Checked as a whole: what is written down must be readable.
-        let text = config.to_toml();
-        Layers::written(&text, "log_dir").and_then(|layers| layers.finish("log_dir")).map_err(value_error)?;
-        Ok(())
+        read_config(&config.to_toml()).map_err(value_error)?;
+        let seed = config.run.seeds[0];
+        let Some((dir, before)) = own else {
+            let (dir, lock) = RunDir::create(&log.path, false)?;
+            let store = CheckpointStore::open(dir.seed(seed).checkpoints());
+            return Ok(Self { dir, lock, store, latest: None });
+        };
+        let named = log.path.display();
+        if before.run.counts_steps() != config.run.counts_steps() {
+            let unit = before.run.length().unit();
+            return Err(value_error(format!(
+                "{named} counts {unit}: learn on in {unit}, or in a new log_dir"
+            )));
+        }
+        let lock = dir.lock()?;
+        let store = CheckpointStore::open(dir.seed(seed).checkpoints());
+        let latest = store.latest()?;
+        if let Some(checkpoint) = &latest {
+            let there = standing(checkpoint).map_err(value_error)?.0.clock.steps;
+            let here = clock.steps;
+            if there > here {
+                return Err(value_error(format!(
+                    "{named} is at step {there}, this model was saved at step {here}: bqrl.load the directory instead, or learn \
+                     in a new log_dir"
+                )));
+            }
+            if there < here {
+                return Err(value_error(format!(
+                    "{named} ends at step {there}, the model learned on to step {here} without it: learn in a new log_dir"
+                )));
+            }
+        }
+        Ok(Self { dir, lock, store, latest })
     }
+
+    /// The run that is there, if it is one of this model: all but its length and its evaluations must agree.
+    fn own(path: &Path, config: &Config) -> Option<(RunDir, Config)> {
+        let dir = RunDir::open(path).ok()?;
+        let before = read_config(&std::fs::read_to_string(dir.config()).ok()?).ok()?;
+        let RunConfig { tau, beta, seeds, lanes, .. } = &before.run;
+        let same = (tau, beta, seeds, lanes)
+            == (&config.run.tau, &config.run.beta, &config.run.seeds, &config.run.lanes)
+            && (&before.agent, &before.problem) == (&config.agent, &config.problem);
+        same.then_some((dir, before))
+    }
+}
+
+fn read_config(text: &str) -> Result<Config, ConfigError> {
+    Layers::written(text, "config.toml").and_then(|layers| layers.finish("config.toml"))
 }
 
 /// A training under way.
@@ -57,7 +126,7 @@ pub enum Course {
     /// Without records.
     Plain {
         /// The training.
-        training: Training,
+        training: Box<Training>,
         /// How long.
         length: Length,
     },
@@ -86,36 +155,38 @@ fn with_hooks<T>(work: impl FnOnce(&Hooks) -> T) -> T {
 }
 
 impl Course {
-    /// A run in a directory: a new one, or the model's own that continues.
-    pub fn logged(
-        log: &Log,
-        config: &Config,
-        training: Training,
-        continues: bool,
-        model: &Saved,
-    ) -> PyResult<Self> {
-        let seed = training.seed();
-        let (dir, lock) = if continues {
-            let dir = RunDir::open(&log.path)?;
-            let lock = dir.lock()?;
-            // The run is not finished any more.
-            atomic::remove(&dir.summary())?;
-            (dir, lock)
-        } else {
-            RunDir::create(&log.path, false)?
-        };
+    /// A training that stands where the run does.
+    pub fn logged(run: Run, config: &Config, mut training: Training, model: &Saved) -> PyResult<Self> {
+        let Run { dir, lock, store, latest } = run;
+        let lanes = training.play.lanes().n_lanes();
+        if lanes != config.run.lanes {
+            return Err(value_error(format!(
+                "the model was made for {} environments side by side, its run directory cannot have {lanes}",
+                config.run.lanes
+            )));
+        }
+        // The run is not finished any more.
+        atomic::remove(&dir.summary())?;
         atomic::write(&dir.config(), config.to_toml().as_bytes())?;
-        let place = dir.seed(seed);
+        let place = dir.seed(training.seed());
         place.create()?;
         if config.problem.python {
             let json = serde_json::to_vec_pretty(model).expect("plain values serialise");
             atomic::write(&model_file(&place), &json)?;
         }
         outcome::describe(&dir, training.task(), training.references())?;
-        let store = CheckpointStore::open(place.checkpoints());
-        let latest = store.latest()?;
-        let run =
-            with_hooks(|hooks| SeedRun::attach(config, training, store, latest.as_ref(), &place, hooks));
+        if let Some(checkpoint) = &latest {
+            training.progress = standing(checkpoint).map_err(value_error)?.0;
+        }
+        let run = with_hooks(|hooks| {
+            let learned = training.progress.clock.steps > 0;
+            let mut run = SeedRun::attach(config, training, store, latest.as_ref(), &place, hooks)?;
+            if learned && latest.is_none() {
+                // What was learned before cannot be learned again from the start.
+                run.checkpoint()?;
+            }
+            Ok(run)
+        });
         let run = run.map_err(run_error)?;
         Ok(Self::Logged(Box::new(Logged { run, config: config.clone(), dir, _lock: lock, began: now() })))
     }
@@ -149,11 +220,15 @@ impl Course {
     }
 
     /// Ends it: a run that was stopped early is left so that it can be resumed.
-    pub fn end(self, well: bool) -> PyResult<()> {
+    pub fn end(self, error: Option<&PyErr>) -> PyResult<()> {
         let Course::Logged(logged) = self else { return Ok(()) };
         let Logged { mut run, config, dir, began, .. } = *logged;
-        if !well || !run.is_done() {
-            return Ok(run.checkpoint()?);
+        if error.is_some_and(|error| Python::attach(|py| error.is_instance_of::<PyFloatingPointError>(py))) {
+            // The checkpoint before is better than an agent that cannot go on.
+            return Ok(());
+        }
+        if error.is_some() || !run.is_done() {
+            return Ok(with_hooks(|hooks| run.pause(hooks))?);
         }
         let (task, references) = run.training.parts();
         let finished = with_hooks(|hooks| run.finish(hooks)).map_err(run_error)?;
@@ -165,7 +240,7 @@ impl Course {
 /// The exception for what went wrong in a run.
 fn run_error(error: RunError) -> PyErr {
     match error {
-        RunError::Env { error, .. } => py_error(error),
+        RunError::Env { error, episode, .. } => py_error(error, episode),
         RunError::NotFinite { episode, update, error, .. } => {
             PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
         }
@@ -178,10 +253,12 @@ fn run_error(error: RunError) -> PyErr {
 
 /// A seed of a run, as its last checkpoint left it.
 pub struct Stored {
-    /// Every setting.
+    /// Every setting, of this seed alone.
     pub config: Config,
     /// Which seed.
     pub seed: u64,
+    /// How many the run has.
+    pub n_seeds: usize,
     /// Its last checkpoint.
     pub checkpoint: Loaded,
     /// `model.json`, where Python trained on an environment of its own.
@@ -197,15 +274,15 @@ pub fn open(path: &Path, seed: Option<u64>) -> Result<Stored, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let dir = RunDir::open(path).map_err(|error| text(&error))?;
     let toml = std::fs::read_to_string(dir.config()).map_err(|error| text(&error))?;
-    let config = Layers::written(&toml, "config.toml")
-        .and_then(|layers| layers.finish("config.toml"))
-        .map_err(|error| text(&error))?;
+    let mut config = read_config(&toml).map_err(|error| text(&error))?;
+    let n_seeds = config.run.seeds.len();
     let seed = match seed {
         Some(seed) if !config.run.seeds.contains(&seed) => {
             return Err(format!("the run has no seed {seed}, it has {:?}", config.run.seeds));
         }
         seed => seed.unwrap_or(config.run.seeds[0]),
     };
+    config.run.seeds = vec![seed];
     let place = dir.seed(seed);
     let checkpoint = CheckpointStore::open(place.checkpoints()).latest().map_err(|error| text(&error))?;
     let checkpoint = checkpoint.ok_or_else(|| format!("seed {seed}: no checkpoint has been written yet"))?;
@@ -214,5 +291,5 @@ pub fn open(path: &Path, seed: Option<u64>) -> Result<Stored, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.to_string()),
     };
-    Ok(Stored { config, seed, checkpoint, model })
+    Ok(Stored { config, seed, n_seeds, checkpoint, model })
 }

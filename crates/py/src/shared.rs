@@ -1,9 +1,10 @@
 //! An agent that is learned with in one place and asked in another.
 //!
 //! The lock is held for one call at a time and never while Python runs. So a callback may save the model in the middle of
-//! `learn`, an environment may ask the model that plays in it, and two threads may use one model.
+//! `learn`, an environment may ask the model that plays in it, and two threads may use one model. Whoever waits is next:
+//! learning takes the lock again at once, and would otherwise leave nobody a turn.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bqrl_agents::{
     Agent, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Transition, Waiting,
@@ -14,17 +15,24 @@ use bqrl_mdp::trajectory::Observation;
 
 /// A handle of an agent.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Box<dyn Agent>>>);
+pub struct Shared(Arc<Turns>);
+
+struct Turns {
+    /// Held by whoever has the agent next.
+    next: Mutex<()>,
+    agent: Mutex<Box<dyn Agent>>,
+}
 
 impl Shared {
     /// Takes an agent over.
     pub fn new(agent: Box<dyn Agent>) -> Self {
-        Self(Arc::new(Mutex::new(agent)))
+        Self(Arc::new(Turns { next: Mutex::default(), agent: Mutex::new(agent) }))
     }
 
     /// The agent. A panic in another thread leaves it as it was then; there is nothing better to give.
     pub fn lock(&self) -> MutexGuard<'_, Box<dyn Agent>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        let _next = self.0.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.agent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

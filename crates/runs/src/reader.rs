@@ -253,6 +253,12 @@ impl SeedRecord {
         self.episodes.iter().map(|row| row.episode_return).collect()
     }
 
+    /// The number of the last training episode. An agent that has learned before the run does not begin with episode 1.
+    pub fn last_episode(&self) -> usize {
+        let before = || self.evaluations.first()?.first().map(|row| row.episode);
+        self.episodes.last().map(|row| row.episode).or_else(before).unwrap_or(0)
+    }
+
     /// Steps of all lanes when each episode ended.
     ///
     /// A log without a column `step` is that of a single lane, whose steps are the lengths of its episodes.
@@ -284,7 +290,7 @@ fn finished(dir: &RunDir, config: String, summary: Summary) -> Result<Run, ReadE
     for &seed in &summary.seeds {
         let dir = dir.seed(seed);
         let record = record(seed, &dir, &summary.taus, problem.as_ref(), Ending::Whole)?;
-        let episodes = record.episodes.len();
+        let episodes = record.last_episode();
         // Seeds that count steps have as many episodes as fit.
         if !counts_steps(&summary) && episodes != summary.episodes {
             let message = format!("want {} episodes, as summary.json says, got {episodes}", summary.episodes);
@@ -306,7 +312,7 @@ fn finished(dir: &RunDir, config: String, summary: Summary) -> Result<Run, ReadE
         }
         seeds.push(record);
     }
-    let longest = seeds.iter().map(|record| record.episodes.len()).max().unwrap_or(0);
+    let longest = seeds.iter().map(SeedRecord::last_episode).max().unwrap_or(0);
     if longest != summary.episodes {
         let message = format!("want {longest} episodes, those of the longest seed, got {}", summary.episodes);
         return wrong(dir.summary(), message);
@@ -333,8 +339,10 @@ fn record(
     problem: Option<&TaskFacts>,
     ending: Ending,
 ) -> Result<SeedRecord, ReadError> {
-    let episodes = tables::episodes(&dir.episodes(), ending)?;
     let evaluations = tables::evaluations(&dir.evaluations(), levels, ending)?;
+    // Training begins with an evaluation. An agent that has learned before the run goes on counting its episodes.
+    let before = evaluations.as_ref().and_then(|levels| Some(levels.first()?.first()?.episode));
+    let episodes = tables::episodes(&dir.episodes(), before.map(|before| before + 1), ending)?;
     let (episodes, evaluations) = match ending {
         Ending::Whole => (
             episodes.ok_or_else(|| missing(&dir.episodes()))?,

@@ -42,5 +42,5 @@ def test_a_plain_environment_works_with_a_warning():
 
 def test_monitor_files_are_read(tmp_path):
     bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8]).learn(total_episodes=12, log_dir=tmp_path)
-    frame = load_results(str(tmp_path))
+    frame = load_results(str(tmp_path / "seed-0"))
     assert len(frame) == 12 and {"r", "l", "t"} <= set(frame.columns)

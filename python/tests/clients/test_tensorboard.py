@@ -9,17 +9,23 @@ import bqrl
 def test_the_event_accumulator_reads_the_curves(tmp_path):
     model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", hidden=[8])
     model.learn(total_episodes=50, log_dir=tmp_path)
-    events = EventAccumulator(str(tmp_path)).Reload()
+    events = EventAccumulator(str(tmp_path / "seed-0")).Reload()
     assert set(events.Tags()["scalars"]) == {
         "rollout/ep_rew_mean",
-        "rollout/ep_len_mean",
         "time/episodes",
-        "time/fps",
         "train/n_updates",
+        "eval/mean_reward",
+        "eval/expected_return_regret",
+        "eval/quantile_0.1",
+        "eval/buffered_0.1",
+        "eval/quantile_policy_gap_0.1",
     }
-    # A point every ten episodes, and one at the end.
-    assert [point.value for point in events.Scalars("time/episodes")] == [10, 20, 30, 40, 50, 50]
-    episodes = np.genfromtxt(tmp_path / "episodes.csv", delimiter=",", names=True)
+    assert events.Tags()["histograms"] == ["eval/return_quantiles"]
+    # A point before the first episode and with every evaluation.
+    assert [point.value for point in events.Scalars("time/episodes")] == list(range(0, 51, 5))
+    evaluations = np.genfromtxt(tmp_path / "seed-0/evaluations.csv", delimiter=",", names=True)
+    assert np.allclose([point.value for point in events.Scalars("eval/quantile_0.1")], evaluations["quantile"])
+    episodes = np.genfromtxt(tmp_path / "seed-0/episodes.csv", delimiter=",", names=True)
     mean = events.Scalars("rollout/ep_rew_mean")[-1]
     assert mean.step == model.num_timesteps == episodes["length"].sum()
     assert abs(mean.value - episodes["episode_return"].mean()) < 1e-6

@@ -102,7 +102,8 @@ fn track<'a>(
 /// Steps before each evaluation, up to the first one that is not known.
 fn steps_of(trained: &Trained<'_>, rows: &[EvaluationRow]) -> Vec<f64> {
     let ends = trained.record.episode_steps();
-    let step = |row: &EvaluationRow| match (row.step, row.episode) {
+    let before = trained.record.episodes.first().map_or(0, |row| row.episode - 1);
+    let step = |row: &EvaluationRow| match (row.step, row.episode.saturating_sub(before)) {
         (Some(step), _) => Some(step as f64),
         (None, 0) => Some(0.0),
         (None, episode) => ends.get(episode - 1).map(|&step| step as f64),
@@ -117,7 +118,7 @@ fn rewards<'a>(level: &Level<'a>, axis: Axis) -> Vec<Track<'a>> {
     let track = |trained: &Trained<'a>| {
         let returns = trained.record.returns();
         let ends: Vec<f64> = match axis {
-            Axis::Episodes => (1..=returns.len()).map(|episode| episode as f64).collect(),
+            Axis::Episodes => trained.record.episodes.iter().map(|row| row.episode as f64).collect(),
             Axis::Steps => trained.record.episode_steps().into_iter().map(|step| step as f64).collect(),
         };
         let value = move |k: usize| (moving_average(&returns, MOVING_AVERAGE, k + first), None);

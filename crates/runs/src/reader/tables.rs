@@ -9,8 +9,12 @@ use crate::schema::{EpisodeRow, EvaluationColumns, EvaluationRow, SummaryLevel, 
 /// How far from 1 the probabilities of a law may sum.
 const SUM_TOLERANCE: f64 = 1e-6;
 
-/// `episodes.csv`; `None` where there is no such file.
-pub(super) fn episodes(path: &Path, ending: Ending) -> Result<Option<Vec<EpisodeRow>>, ReadError> {
+/// `episodes.csv`, which begins with the episode `first` where that is known; `None` where there is no such file.
+pub(super) fn episodes(
+    path: &Path,
+    first: Option<usize>,
+    ending: Ending,
+) -> Result<Option<Vec<EpisodeRow>>, ReadError> {
     let Some(lines) = Lines::read(path, ending)? else { return Ok(None) };
     let mut rows: Vec<EpisodeRow> = Vec::new();
     if lines.is_empty() && ending == Ending::MayBeCut {
@@ -24,7 +28,8 @@ pub(super) fn episodes(path: &Path, ending: Ending) -> Result<Option<Vec<Episode
             length: whole("length", cells[2])?,
             step: with_step.then(|| whole("step", cells[3]).map(|step| step as u64)).transpose()?,
         };
-        in_order("episode", row.episode, rows.len() + 1)?;
+        let next = rows.last().map(|last| last.episode + 1).or(first);
+        in_order("episode", row.episode, next.unwrap_or(row.episode.max(1)))?;
         // Two lanes may end an episode at the same step.
         if rows.last().is_some_and(|last| last.step > row.step) {
             return Err(format!("want a step not before that of the row above, got {}", cells[3]));

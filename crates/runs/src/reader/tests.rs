@@ -116,6 +116,32 @@ fn optional_files_may_be_missing() {
 }
 
 #[test]
+fn an_agent_that_has_learned_before_goes_on_counting() {
+    let later = |text: &str| {
+        let lines = text.lines().map(|line| {
+            let (episode, rest) = line.split_once(',').unwrap();
+            episode.parse().map_or(line.to_owned(), |episode: usize| format!("{},{rest}", episode + 30))
+        });
+        lines.collect::<Vec<_>>().join("\n") + "\n"
+    };
+    let mut files = whole_run();
+    for (name, text) in &mut files {
+        match *name {
+            "summary.json" => *text = text.replace("\"episodes\":2", "\"episodes\":32"),
+            "seed-7/episodes.csv" | "seed-7/evaluations.csv" => *text = later(text),
+            _ => {}
+        }
+    }
+    let files = written(&files);
+    let run = files.read().unwrap();
+    let numbers: Vec<usize> = run.seeds[0].episodes.iter().map(|row| row.episode).collect();
+    assert_eq!((numbers, run.seeds[0].last_episode(), run.summary.episodes), (vec![31, 32], 32, 32));
+    files.put("seed-7/episodes.csv", &later(EPISODES).replace("31,0.25,1\n", ""));
+    let error = files.read().unwrap_err();
+    assert!(error.contains("line 2: want episode 31, got 32"), "{error}");
+}
+
+#[test]
 fn errors_name_file_and_line() {
     let header = EVALUATIONS_HEADER;
     let cases = [
@@ -283,7 +309,8 @@ fn errors_in_runs_of_steps_name_file_and_line() {
 
 #[test]
 fn a_gap_may_be_empty_only_where_the_optimum_is_unknown() {
-    let rows = format!("{EVALUATIONS_HEADER}\n2,0.1,0,0,0,,0\n2,0.5,0,0,0,1,0\n");
+    let first = "0,0.1,0,0,0,,0\n0,0.5,0,0,0,1,0\n";
+    let rows = format!("{EVALUATIONS_HEADER}\n{first}2,0.1,0,0,0,,0\n2,0.5,0,0,0,1,0\n");
     let message = read_with(Some(("seed-7/evaluations.csv", Some(&rows)))).unwrap_err();
     assert!(message.contains("line 2: quantile_policy_gap must be a finite number"), "{message}");
     let mut files = whole_run();

@@ -106,7 +106,7 @@ fn settings(path: &Path, text: &str) -> Result<Settings, ReadError> {
 /// The file is a heartbeat. It may be missing or unreadable: the rows also say how far the seed is.
 fn progress(dir: &SeedDir, record: &SeedRecord, run: &RunSettings) -> SeedProgress {
     let evaluated = record.evaluations[0].last();
-    let episodes = record.episodes.len().max(evaluated.map_or(0, |row| row.episode));
+    let episodes = record.last_episode().max(evaluated.map_or(0, |row| row.episode));
     let steps = record.episode_steps().last().copied().unwrap_or(0);
     let steps = steps.max(evaluated.and_then(|row| row.step).unwrap_or(0));
     let from_rows = SeedProgress {
@@ -144,7 +144,7 @@ fn summary(
         run: dir.path().display().to_string(),
         problem: settings.problem.name.clone(),
         algo: settings.agent.kind.clone(),
-        episodes: records.iter().map(|record| record.episodes.len()).max().unwrap_or(0),
+        episodes: records.iter().map(SeedRecord::last_episode).max().unwrap_or(0),
         steps: (settings.run.steps > 0).then_some(settings.run.steps),
         lanes: (settings.run.lanes > 1).then_some(settings.run.lanes),
         seeds: settings.run.seeds.clone(),
