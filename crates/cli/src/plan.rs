@@ -147,7 +147,9 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
     };
     let note = |error: &TooManyReturns| {
         if !args.quiet {
-            eprintln!("note: {error}; rounding to {DEFAULT_GRID} values and reporting bounds (--grid changes the number)");
+            eprintln!(
+                "note: {error}; rounding to {DEFAULT_GRID} values and reporting bounds (--grid changes the number)"
+            );
         }
     };
     let request = Request {

@@ -108,9 +108,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
         return studies::run(args);
     }
     if !args.only.is_empty() {
-        return Err(
-            Failure::usage("--only is for the studies").hint("`bqrl reproduce studies --only …`")
-        );
+        return Err(Failure::usage("--only is for the studies").hint("`bqrl reproduce studies --only …`"));
     }
     let default = if args.quick { "runs/reproduce-quick" } else { "runs/reproduce" };
     let root = args.out.clone().unwrap_or_else(|| default.into());

@@ -52,7 +52,9 @@ pub enum CsvError {
     NoRows,
     #[error("there are more than {MAX_ROWS} rows")]
     TooManyRows,
-    #[error("line {line}: no record ends within {MAX_RECORD_BYTES} bytes, this is not an MDP file in CSV format")]
+    #[error(
+        "line {line}: no record ends within {MAX_RECORD_BYTES} bytes, this is not an MDP file in CSV format"
+    )]
     LongRecord { line: u64 },
     #[error("line {line}: {fields} fields, the header has {expected}")]
     Fields { line: u64, fields: usize, expected: usize },

@@ -15,7 +15,7 @@ use std::error::Error;
 use std::fmt;
 
 use bqrl_lab::task::Task;
-use bqrl_math::rng::{Purpose, Rng, RngState, stream};
+use bqrl_math::rng::{Purpose, Rng, RngState, lane_stream};
 use bqrl_mdp::env::{EnvSpec, Step};
 use bqrl_mdp::lanes::{EnvError, Lanes, SavedLanes, Seen};
 use bqrl_mdp::model::Problem;
@@ -42,8 +42,8 @@ pub struct PyLanes {
     adapter: Py<PyAny>,
     n: usize,
     evaluates: bool,
-    /// Seeds episodes.
-    seeds: Rng,
+    /// Seeds the episodes of each lane.
+    seeds: Vec<Rng>,
     /// First observations that no episode has begun with yet; `None` before the start.
     first: Option<Vec<Option<Observation>>>,
     /// Steps of the open episodes.
@@ -100,14 +100,14 @@ impl PyLanes {
             adapter: adapter.unbind(),
             n,
             evaluates: purpose == Purpose::Evaluation,
-            seeds: stream(seed, purpose),
+            seeds: (0..n).map(|lane| lane_stream(seed, purpose, lane)).collect(),
             first: None,
             stages: vec![0; n],
         })
     }
 
-    fn next_seed(&mut self) -> u64 {
-        self.seeds.below(1 << 31) as u64
+    fn next_seed(&mut self, lane: usize) -> u64 {
+        self.seeds[lane].below(1 << 31) as u64
     }
 
     fn read(&self, lane: usize, step: usize, seen: &Bound<'_, PyAny>) -> Result<Observation, EnvError> {
@@ -165,7 +165,7 @@ impl PyLanes {
 
     /// Every lane begins.
     fn start(&mut self, adapter: &Bound<'_, PyAny>) -> Result<(), EnvError> {
-        let seeds: Vec<u64> = (0..self.n).map(|_| self.next_seed()).collect();
+        let seeds: Vec<u64> = (0..self.n).map(|lane| self.next_seed(lane)).collect();
         let seen = adapter.call_method1(intern!(adapter.py(), "start"), (seeds,)).map_err(env_error)?;
         let seen = seen.cast::<PyList>().map_err(|error| env_error(error.into()))?;
         let read = |(lane, seen): (usize, Bound<'_, PyAny>)| self.read(lane, 0, &seen).map(Some);
@@ -193,7 +193,7 @@ impl Lanes for PyLanes {
             if let Some(waiting) = self.first.as_mut().and_then(|first| first[lane].take()) {
                 return Ok(Some(waiting));
             }
-            let seed = self.next_seed();
+            let seed = self.next_seed(lane);
             let seen = adapter.call_method1(intern!(py, "reset"), (lane, seed)).map_err(env_error)?;
             if seen.is_none() { Ok(None) } else { self.read(lane, 0, &seen).map(Some) }
         })
@@ -215,15 +215,21 @@ impl Lanes for PyLanes {
     }
 
     fn save(&self) -> SavedLanes {
-        let RngState { seed, stream, word_pos } = self.seeds.state();
-        SavedLanes { envs: Vec::new(), rngs: vec![[seed, stream, word_pos]] }
+        let position = |rng: &Rng| {
+            let RngState { seed, stream, word_pos } = rng.state();
+            [seed, stream, word_pos]
+        };
+        SavedLanes { envs: Vec::new(), rngs: self.seeds.iter().map(position).collect() }
     }
 
+    /// In another number of lanes, those that were there before continue their streams.
     fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError> {
-        let [[seed, stream, word_pos]] = saved.rngs[..] else {
+        if !saved.envs.is_empty() {
             return Err(EnvError::new("the checkpoint is not of a Python environment"));
-        };
-        self.seeds = Rng::from_state(RngState { seed, stream, word_pos });
+        }
+        for (rng, &[seed, stream, word_pos]) in self.seeds.iter_mut().zip(&saved.rngs) {
+            *rng = Rng::from_state(RngState { seed, stream, word_pos });
+        }
         Ok(())
     }
 }

@@ -16,13 +16,12 @@ use std::time::{Duration, Instant};
 
 use bqrl_agents::play::{PlayError, SavedPlay};
 use bqrl_agents::{Agent, Input, Memo, Objective, ServedPolicy, Target};
-use bqrl_lab::config::{ALGOS, Config, Layers, Levels, ProblemConfig};
+use bqrl_lab::config::{Config, Layers, ProblemConfig};
 use bqrl_lab::evaluate::measure;
 use bqrl_lab::run::make_agent;
 use bqrl_lab::task::{References, Table, Task};
 use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
-use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::evaluate::Evaluator;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_runs::checkpoint::Loaded;
@@ -33,9 +32,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde::{Deserialize, Serialize};
 
-use crate::convert::{to_toml, toml_to_py, value_error};
-use crate::lanes::{Nature, PyTask, py_error};
-use crate::observation::Format;
+use crate::convert::{to_toml, value_error};
+use crate::described::Described;
+use crate::lanes::{PyTask, py_error};
 use crate::problem::Problem;
 use crate::record;
 use crate::run::{Course, Log, Run};
@@ -46,69 +45,6 @@ const FORMAT: u32 = 2;
 
 /// The longest time without a look at signals.
 const PATIENCE: Duration = Duration::from_millis(50);
-
-/// (name, one line, whether it is trained for one level) of every algorithm.
-#[pyfunction]
-pub fn algos() -> Vec<(&'static str, &'static str, bool)> {
-    ALGOS.iter().map(|algo| (algo.name, algo.about, algo.levels == Levels::One)).collect()
-}
-
-/// The preset of an algorithm: {"agent": {…}, "run": {…}}.
-#[pyfunction]
-pub fn preset<'py>(py: Python<'py>, algo: &str) -> PyResult<Bound<'py, PyDict>> {
-    let layers = Layers::preset(algo).map_err(value_error)?;
-    let sections = PyDict::new(py);
-    for name in ["agent", "run"] {
-        let mut section = layers.section(name).expect("a preset has both sections").clone();
-        section.remove("kind");
-        sections.set_item(name, toml_to_py(py, &section.into())?)?;
-    }
-    Ok(sections)
-}
-
-/// What an environment is, as Python describes it.
-#[derive(Clone, Debug, Deserialize, FromPyObject, PartialEq, Serialize)]
-#[pyo3(from_item_all)]
-pub struct Described {
-    pub name: String,
-    pub observations: Format,
-    pub n_actions: usize,
-    pub horizon: usize,
-    pub horizon_is_task: bool,
-    pub reward_bounds: Option<(f64, f64)>,
-    pub gamma: f64,
-}
-
-impl Described {
-    fn spec(&self) -> EnvSpec {
-        EnvSpec {
-            horizon_is_task: self.horizon_is_task,
-            reward_bounds: self.reward_bounds,
-            discount: self.gamma,
-            ..EnvSpec::new(&self.name, self.observations.space(), self.n_actions, self.horizon)
-        }
-    }
-
-    fn nature(&self) -> Nature {
-        Nature { spec: self.spec(), format: self.observations.clone() }
-    }
-
-    /// As a table's own environment is described.
-    fn of_table(name: &str, spec: &EnvSpec) -> Self {
-        let bqrl_mdp::env::ObservationSpace::Discrete { n, ordered } = spec.observations else {
-            unreachable!("a table shows indices")
-        };
-        Self {
-            name: name.to_owned(),
-            observations: Format { n: Some(n), start: 0, ordered, shape: Vec::new(), divisor: 1.0 },
-            n_actions: spec.n_actions,
-            horizon: spec.horizon,
-            horizon_is_task: spec.horizon_is_task,
-            reward_bounds: spec.reward_bounds,
-            gamma: spec.discount,
-        }
-    }
-}
 
 /// `model.json`: what a model keeps beside its agent.
 #[derive(Clone, Deserialize, Serialize)]

@@ -2,6 +2,7 @@
 //!
 //! | module | what Python sees |
 //! |---|---|
+//! | [`described`] | `algos`, `preset`: what Python is told of algorithms; what it tells of an environment |
 //! | [`learner`] | `Learner`: an agent in the hands of Python |
 //! | [`lanes`] | environments of Python as lanes of the one play loop |
 //! | [`run`] | training with or without a run directory; opening one |
@@ -18,6 +19,7 @@
 #![allow(unused_qualifications, clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
 mod convert;
+mod described;
 mod lanes;
 mod learner;
 mod observation;
@@ -33,7 +35,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _bqrl {
     #[pymodule_export]
-    use crate::learner::{Learner, algos, preset};
+    use crate::described::{algos, preset};
+    #[pymodule_export]
+    use crate::learner::Learner;
     #[pymodule_export]
     use crate::planning::{PlannedPolicy, plan};
     #[pymodule_export]

@@ -161,7 +161,8 @@ impl CheckpointStore {
         if warnings.is_empty() {
             return Ok(None);
         }
-        let message = format!("no complete checkpoint in {}: {}", self.directory.display(), warnings.join("; "));
+        let message =
+            format!("no complete checkpoint in {}: {}", self.directory.display(), warnings.join("; "));
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
