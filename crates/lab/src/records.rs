@@ -165,6 +165,10 @@ impl Records {
         }
         if !progress.recent.is_empty() {
             self.events.scalar(now, step, "rollout/ep_rew_mean", progress.moving_average_reward())?;
+            self.events.scalar(now, step, "rollout/ep_len_mean", progress.moving_average_length())?;
+        }
+        if now > self.t_start {
+            self.events.scalar(now, step, "time/fps", step as f64 / (now - self.t_start))?;
         }
         self.events.scalar(now, step, "time/episodes", progress.clock.episodes as f64)?;
         self.events.scalar(now, step, "train/n_updates", training.agent.updates() as f64)?;

@@ -91,12 +91,19 @@ pub struct Progress {
     pub distribution: Option<PolicyMetrics>,
     /// The returns of the last episodes, oldest first.
     pub recent: Vec<f64>,
+    /// Their lengths.
+    pub recent_lengths: Vec<usize>,
 }
 
 impl Progress {
     /// The moving average of G_t.
     pub fn moving_average_reward(&self) -> f64 {
         self.recent.iter().sum::<f64>() / self.recent.len().max(1) as f64
+    }
+
+    /// The mean length of the same episodes.
+    pub fn moving_average_length(&self) -> f64 {
+        self.recent_lengths.iter().sum::<usize>() as f64 / self.recent_lengths.len().max(1) as f64
     }
 }
 
@@ -164,8 +171,10 @@ impl Training {
             }
             if progress.recent.len() == MOVING_AVERAGE {
                 progress.recent.remove(0);
+                progress.recent_lengths.remove(0);
             }
             progress.recent.push(episode.episode_return);
+            progress.recent_lengths.push(episode.length);
             let row = EpisodeRow {
                 episode: before + k + 1,
                 episode_return: episode.episode_return,

@@ -558,7 +558,8 @@ impl Learner {
     ) -> PyResult<()> {
         let mut config = self.config.clone();
         (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
-        let State { progress: Progress { clock, recent, .. }, play, log: earlier, .. } = self.state().clone();
+        let State { progress, play, log: earlier, .. } = self.state().clone();
+        let clock = progress.clock;
         let run =
             log.as_ref().map(|log| Run::open(log, &mut config, earlier.as_deref(), clock)).transpose()?;
         let evaluation =
@@ -578,7 +579,8 @@ impl Learner {
         if let Some(play) = play {
             training.play.restore(play).map_err(here)?;
         }
-        (training.progress.clock, training.progress.recent) = (clock, recent);
+        let Progress { recent, recent_lengths, .. } = progress;
+        training.progress = Progress { clock, recent, recent_lengths, ..training.progress };
         let mut course = match (run, log) {
             (Some(run), Some(log)) => {
                 // From here on the directory is this model's.

@@ -11,8 +11,10 @@ def test_the_event_accumulator_reads_the_curves(tmp_path):
     model.learn(total_episodes=50, log_dir=tmp_path)
     events = EventAccumulator(str(tmp_path / "seed-0")).Reload()
     assert set(events.Tags()["scalars"]) == {
+        "rollout/ep_len_mean",
         "rollout/ep_rew_mean",
         "time/episodes",
+        "time/fps",
         "train/n_updates",
         "eval/mean_reward",
         "eval/expected_return_regret",
@@ -29,4 +31,5 @@ def test_the_event_accumulator_reads_the_curves(tmp_path):
     mean = events.Scalars("rollout/ep_rew_mean")[-1]
     assert mean.step == model.num_timesteps == episodes["length"].sum()
     assert abs(mean.value - episodes["episode_return"].mean()) < 1e-6
+    assert abs(events.Scalars("rollout/ep_len_mean")[-1].value - episodes["length"].mean()) < 1e-6
     assert events.Scalars("train/n_updates")[-1].value == model.num_updates
