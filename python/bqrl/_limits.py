@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import FrameStackObservation, TimeLimit
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
@@ -40,3 +40,19 @@ def limit_and_inside(env: Any) -> tuple[int | None, Any]:
         finally:
             one.close()
     return (env.spec.max_episode_steps if env.spec is not None else None), None
+
+
+def frame_stack(env: Any) -> int:
+    """How many frames an observation stacks along its first axis, oldest first; 1 where none or where it is not known.
+
+    The replay then keeps every frame once. It checks each observation, so a wrong guess costs memory and nothing else.
+    """
+    inner: Any = env
+    inside = getattr(getattr(env, "unwrapped", env), "envs", None)
+    if inside:
+        inner = inside[0]
+    while isinstance(inner, gymnasium.Wrapper):
+        if isinstance(inner, FrameStackObservation):
+            return int(inner.stack_size)
+        inner = inner.env
+    return int(getattr(getattr(env, "unwrapped", env), "stack_num", 1))

@@ -20,15 +20,16 @@ def n_actions(space: Space) -> int:
     return int(space.n)
 
 
-def observations(space: Space, ordered: bool) -> dict[str, Any]:
-    """The description that `Learner` takes."""
-    dense = {"n": None, "start": 0, "ordered": False, "divisor": 1.0}
+def observations(space: Space, ordered: bool, stack: int) -> dict[str, Any]:
+    """The description that `Learner` takes. `stack` frames lie behind one another in an image, oldest first."""
+    dense: dict[str, Any] = {"n": None, "start": 0, "ordered": False, "stack": None}
     if isinstance(space, spaces.Discrete):
         return dense | {"n": int(space.n), "start": int(space.start), "ordered": ordered, "shape": []}
     if isinstance(space, spaces.Box):
-        # Bytes of an image, as Stable-Baselines3 sees them: between 0 and 1.
+        # Bytes of an image are remembered as bytes; the networks see them between 0 and 1, as in Stable-Baselines3.
         is_image = space.dtype == np.uint8 and bool(np.all(space.low == 0) and np.all(space.high == 255))
-        return dense | {"shape": list(space.shape), "divisor": 255.0 if is_image else 1.0}
+        even = len(space.shape) > 0 and space.shape[0] % stack == 0
+        return dense | {"shape": list(space.shape), "stack": (stack if even else 1) if is_image and space.shape else None}
     _check_flat(space, space)
     return dense | {"shape": [int(spaces.flatdim(space))]}
 

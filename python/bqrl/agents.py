@@ -18,7 +18,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
 from . import _bqrl, _lanes, _spaces
-from ._limits import limit_and_inside
+from ._limits import frame_stack, limit_and_inside
 from ._watch import Watch
 from .callbacks import CallbackLike, as_list
 from .envs import TabularEnv
@@ -541,7 +541,7 @@ def _describe(
     ordered = table is not None and table.ordered and space == inner.observation_space
     return {
         "name": name,
-        "observations": _spaces.observations(space, ordered),
+        "observations": _spaces.observations(space, ordered, frame_stack(env)),
         "n_actions": n_actions,
         "horizon": int(horizon),
         "horizon_is_task": bool(horizon_is_task),

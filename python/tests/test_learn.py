@@ -45,6 +45,35 @@ def test_every_supported_observation_is_learned_from(space, kind, tmp_path):
     kind(vector, horizon=5, horizon_is_task=True, **SMALL).learn(total_timesteps=60)
 
 
+def test_frames_are_remembered_as_bytes_and_a_stack_only_once(tmp_path):
+    class Film(gymnasium.Env):
+        observation_space = spaces.Box(0, 255, (16, 16), np.uint8)
+        action_space = spaces.Discrete(2)
+
+        def _frame(self):
+            return self.np_random.integers(0, 256, (16, 16), np.uint8)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return self._frame(), {}
+
+        def step(self, action):
+            self.t += 1
+            return self._frame(), float(action), self.t == 20, False, {}
+
+    stacked = gymnasium.wrappers.FrameStackObservation(Film(), 4)
+    model = bqrl.QRDQN(stacked, horizon=20, **SMALL).learn(total_timesteps=400)
+    model.save(tmp_path / "model")
+    replay = sum(p.stat().st_size for p in (tmp_path / "model").glob("*/replay*"))
+    # 400 steps and 20 first frames of 256 bytes, and about 30 bytes a step beside them; four times that without a stack.
+    assert 400 * 256 < replay < 1.5 * 420 * 256
+    seen = model.observation_space.sample()
+    assert model.predict(seen)[0] in (0, 1)
+    with pytest.raises(ValueError, match="shape"):
+        model.predict(seen[None, None, :2])
+
+
 def test_actions_that_start_elsewhere_are_sent_as_the_environment_counts_them():
     class Shifted(Shaped):
         action_space = spaces.Discrete(2, start=5)
@@ -125,6 +154,18 @@ def test_deep_bqrl_learns_to_sell():
         assert untrained.exact and trained.exact
         assert trained.quantile >= 14 / 24 > untrained.quantile
         assert abs(trained.probabilities.sum() - 1) < 1e-12
+
+
+def test_deep_bqrl_plays_safe_where_a_risk_neutral_learner_gambles():
+    # Three times 1 for sure, or 5 with probability .4. The mean is largest when one always gambles, which returns 0 with
+    # probability .6^3 = .216 > .2. The best Q_.2 is 3, by never gambling.
+    env = gymnasium.make("bqrl/GambleChain-v0", horizon=3, win=5)
+    for seed in (1, 2, 3):
+        attained = {}
+        for score in ("buffered", "mean"):
+            model = bqrl.DeepBQRL(env, risk_level=0.2, score=score, seed=seed).learn(total_episodes=600)
+            attained[score] = model.evaluate().quantile
+        assert attained["buffered"] == 3.0 > attained["mean"]
 
 
 def test_target_tracking_serves_every_level_from_one_run():

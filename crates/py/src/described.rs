@@ -63,7 +63,7 @@ impl Described {
         };
         Self {
             name: name.to_owned(),
-            observations: Format { n: Some(n), start: 0, ordered, shape: Vec::new(), divisor: 1.0 },
+            observations: Format { n: Some(n), start: 0, ordered, shape: Vec::new(), stack: None },
             n_actions: spec.n_actions,
             horizon: spec.horizon,
             horizon_is_task: spec.horizon_is_task,
