@@ -61,7 +61,8 @@ fn main() -> ExitCode {
         "test-python" => test_python(),
         "test-clients" => test_clients(),
         "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"])
-            .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"])),
+            .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"]))
+            .and_then(|()| cargo(&["bench", "--package", "bqrl-agents", "--bench", "replay"])),
         "bench-peers" => bench_peers(),
         "house" => check_house(),
         "package" => package(),
