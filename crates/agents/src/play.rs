@@ -18,13 +18,13 @@ use thiserror::Error;
 
 use crate::{Agent, Clock, Input, LearnError, Memo, Transition, Waiting};
 
-/// Whoever decides in the lanes: a learner, or a policy that is evaluated.
+/// The decision maker in the lanes: a learner, or a policy that is evaluated.
 pub trait Player {
     /// An episode starts in a lane.
     fn begin(&mut self, lane: usize, start: &Observation) -> Memo;
     /// One action per lane that waits; `lanes` says which they are.
     fn act(&mut self, lanes: &[usize], waiting: &[Waiting]) -> Vec<usize>;
-    /// What came of an action.
+    /// The result of an action.
     fn observe(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError>;
     /// Every lane has been observed.
     fn tick_is_over(&mut self) -> Result<(), LearnError>;
@@ -131,7 +131,7 @@ impl Play {
         observed
     }
 
-    /// What came of a step of all lanes.
+    /// Hands the results of a step to the player.
     fn observe_all(
         &mut self,
         seen: Vec<Seen>,
@@ -293,7 +293,7 @@ mod tests {
         /// By lane, with `late`: an episode starts with the next step.
         starting: Vec<bool>,
         ticks: usize,
-        /// What goes wrong, in which call of `step`, counted from 1.
+        /// The failure, and the call of `step` that has it, counted from 1.
         failure: Option<(usize, Failure)>,
     }
 
@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(play.tick(&mut player).unwrap_err().to_string(), "no reset");
         assert!(play.is_open());
         assert_eq!((player.stored.len(), &player.begun[..]), (2, &[0, 1, 0][..]));
-        // Lane 0 goes on with the episode that it began; lane 1 begins now.
+        // Lane 0 continues its episode; lane 1 begins now.
         assert_eq!(play.tick(&mut player).unwrap().0, 2);
         assert_eq!((player.stored.len(), &player.begun[..]), (4, &[0, 1, 0, 1][..]));
     }

@@ -1,4 +1,4 @@
-//! What Python is told of algorithms, and what it tells of an environment.
+//! The algorithms for Python, and Python's description of an environment.
 
 use bqrl_lab::config::{ALGOS, Layers, Levels};
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
@@ -29,7 +29,7 @@ pub fn preset<'py>(py: Python<'py>, algo: &str) -> PyResult<Bound<'py, PyDict>> 
     Ok(sections)
 }
 
-/// What an environment is, as Python describes it.
+/// An environment as Python describes it.
 #[derive(Clone, Debug, Deserialize, FromPyObject, PartialEq, Serialize)]
 #[pyo3(from_item_all)]
 pub struct Described {

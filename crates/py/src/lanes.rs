@@ -27,7 +27,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::observation::Format;
 
-/// What lanes need to know of the environment.
+/// The facts about the environment that lanes need.
 #[derive(Clone)]
 pub struct Nature {
     /// As the agent knows it.
@@ -50,7 +50,7 @@ pub struct PyLanes {
     stages: Vec<usize>,
 }
 
-/// What an environment showed and the agent cannot use.
+/// An observation or reward that the agent cannot use.
 #[derive(Debug)]
 struct Refused {
     /// Which environment, where there are several; whether it was being evaluated.

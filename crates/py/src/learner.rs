@@ -57,13 +57,13 @@ pub struct Saved {
     pub seed: u64,
     pub progress: Progress,
     pub play: Option<SavedPlay>,
-    /// Whatever the Python half wants to keep.
+    /// Data of the Python half.
     pub extra: String,
     /// The run directory that `progress` belongs to.
     pub log: Option<PathBuf>,
 }
 
-/// What changes while the agent learns.
+/// The part that changes while the agent learns.
 #[derive(Clone, Default)]
 struct State {
     progress: Progress,
@@ -209,7 +209,7 @@ impl Learner {
         py.detach(|| self.train(lanes, &watch, steps, episodes, log))
     }
 
-    /// What the agent would do. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
+    /// The actions of the greedy policy. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
     /// rewards came with the observations.
     #[pyo3(signature = (observations, state, episode_start, rewards, level, buffered, deterministic, draws))]
     fn predict<'py>(
@@ -400,7 +400,7 @@ impl Learner {
         self.config.to_toml()
     }
 
-    /// What the Python half keeps with the model.
+    /// Data of the Python half.
     #[getter]
     fn extra(&self) -> String {
         self.state().extra.clone()
@@ -489,7 +489,7 @@ impl Learner {
     }
 
     fn from_saved(json: &[u8], loaded: &Loaded) -> PyResult<Self> {
-        /// What a `model.json` of any format has.
+        /// The fields of a `model.json` of any format.
         #[derive(Deserialize)]
         struct Header {
             format: u32,
@@ -590,7 +590,7 @@ impl Learner {
             _ => Course::Plain { training: Box::new(training), length: config.run.length() },
         };
         let result = self.attend(watch, &mut course);
-        // What was learned stays, however it ended.
+        // The learned state is kept, however the training ended.
         self.take(course.training());
         let ended = course.end(result.as_ref().err());
         result.and(ended)
@@ -648,7 +648,7 @@ impl Learner {
     }
 }
 
-/// What went wrong in play, as the exception that Python expects.
+/// An error of play as the exception that Python expects.
 pub fn failed(error: PlayError, episode: u64, update: u64) -> PyErr {
     match error {
         PlayError::Env(error) => py_error(error, episode),

@@ -2,7 +2,7 @@
 //!
 //! | module | what Python sees |
 //! |---|---|
-//! | [`described`] | `algos`, `preset`: what Python is told of algorithms; what it tells of an environment |
+//! | [`described`] | `algos`, `preset`: the algorithms for Python; Python's description of an environment |
 //! | [`learner`] | `Learner`: an agent in the hands of Python |
 //! | [`lanes`] | environments of Python as lanes of the one play loop |
 //! | [`run`] | training with or without a run directory; opening one |

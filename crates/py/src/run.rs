@@ -148,7 +148,7 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
 }
 
-/// Hooks of a run whose watcher is in Python: it is told elsewhere, and stops by other means.
+/// Hooks of a run that is watched from Python: the watcher is called elsewhere, and stops the run by other means.
 fn with_hooks<T>(work: impl FnOnce(&Hooks) -> T) -> T {
     let stop = AtomicBool::new(false);
     work(&Hooks { stop: &stop, watch: &|_| {}, warn: &|_| {}, clock: &now })
@@ -182,7 +182,7 @@ impl Course {
             let learned = training.progress.clock.steps > 0;
             let mut run = SeedRun::attach(config, training, store, latest.as_ref(), &place, hooks)?;
             if learned && latest.is_none() {
-                // What was learned before cannot be learned again from the start.
+                // Learning that happened before the run began cannot be repeated from its start.
                 run.checkpoint()?;
             }
             Ok(run)

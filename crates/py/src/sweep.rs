@@ -49,7 +49,7 @@ impl Sweep {
         Ok(matches!(self.trial(k)?.state(&out).map_err(python)?, State::Finished(_)))
     }
 
-    /// Makes run k, or goes on with it. Ctrl-C stops it after a checkpoint.
+    /// Makes run k, or resumes it. Ctrl-C stops it after a checkpoint.
     fn run(&self, py: Python<'_>, k: usize, out: PathBuf) -> PyResult<()> {
         let trial = self.trial(k)?;
         py.detach(|| self.attend(&trial, &out))

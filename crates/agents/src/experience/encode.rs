@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Input;
 
-/// What a reward of 1 is to the critics: the setting, or where it is 0 the largest |reward| that the problem names.
+/// The reward that counts as 1 for the critics: the setting or, if it is 0, the largest |reward| that the problem names.
 pub fn reward_scale(setting: f64, spec: &EnvSpec) -> f64 {
     let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
     match setting {
@@ -49,7 +49,7 @@ const STAGE_HEIGHT: f32 = 0.3;
 pub struct Encoder {
     state: State,
     horizon: usize,
-    /// What c is divided by; none leaves c out.
+    /// The divisor of c; `None` leaves c out.
     scale: Option<f64>,
     /// Inputs of the thermometer of the stage, and whether it is shown.
     n_stages: usize,

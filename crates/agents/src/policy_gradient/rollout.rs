@@ -177,7 +177,7 @@ impl Rollout {
             })
             .collect();
         let episodes = decisions.iter().filter(|decision| !decision.goes_on).count();
-        // What follows the last end belongs to the open episodes.
+        // Decisions after the last end belong to the open episodes.
         let whole = decisions.iter().rposition(|decision| !decision.goes_on).map_or(0, |last| last + 1);
         let open = OpenEpisodes::from_columns(decisions.split_off(whole), &arrays.u64("open")?);
         let open = open.ok_or_else(|| RestoreError("the rollout's open episodes do not fit".into()))?;
@@ -268,7 +268,7 @@ mod tests {
         normalise(&mut advantages);
         let want = [-1.0, -1.0, 2.0].map(|d: f64| d / 2.0_f64.sqrt());
         assert!(advantages.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{advantages:?}");
-        // What is equal but for rounding is not blown up.
+        // Advantages that differ only by rounding are not scaled up.
         let mut equal = [0.1 + 0.2, 0.3, 0.3];
         normalise(&mut equal);
         assert_eq!(equal, [0.0; 3]);

@@ -8,7 +8,7 @@
 //! V            += value_rate (y_t − V)                             once over the rollout
 //! ```
 //!
-//! What the source leaves open on tables: the gradient is summed over a minibatch, not averaged, so that a visited (h, s)
+//! Choices on tables where the source is silent: the gradient is summed over a minibatch, not averaged, so that a visited (h, s)
 //! moves as far in a batch of long episodes as in one of short ones; plain gradient steps, because a table has no
 //! ill-conditioned layers for Adam to even out; the step size falls as 1/(1 + t/`learning_rate_decay`) over the episodes;
 //! updates stop early once the mean KL(π_old ‖ π_θ) over the visited states exceeds `target_kl`.

@@ -71,7 +71,7 @@ pub struct Config {
     pub value_step: f64,
     /// Weight of the entropy.
     pub entropy: f64,
-    /// What a reward of 1 is to q; 0 takes the largest |reward| that the problem names.
+    /// The reward that counts as 1 for q; 0 takes the largest |reward| that the problem names.
     pub reward_scale: f64,
 }
 

@@ -103,13 +103,13 @@ pub struct ReturnGrid {
     grid: Grid,
     /// A range that was given does not change.
     given: bool,
-    /// What returns cannot exceed, if that is known.
+    /// Bounds of the return, if they are known.
     bounds: Option<(f64, f64)>,
     horizon: usize,
     /// The largest reward after which an episode went on, and the largest of all; at least 0.
     continued: f64,
     reward: f64,
-    /// What all rewards after which an episode went on are multiples of; 0 if there were none.
+    /// The common divisor of all rewards that did not end an episode; 0 if there were none.
     unit: f64,
     /// The least and the largest c so far in each lane's episode.
     collected: Vec<(f64, f64)>,
@@ -281,7 +281,7 @@ mod tests {
         let mut grid = ReturnGrid::new(None, 4, &spec(Some((0.0, 3.0))));
         assert_eq!((grid.grid().low, grid.grid().high), (0.0, 3.0));
         assert!(!single(&mut grid, 2.0));
-        // At the top, but so far all rewards came at an end: no more is to be had.
+        // At the top, but so far all rewards came at an end: there is no more to earn.
         assert!(!single(&mut grid, 3.0) && !grid.adds_up());
         // Now the episode went on after a 2: up to 10·2 + 3 may follow. It earned 10 in all and 8 after the 2.
         assert!(!grid.observe(0, 0.0, 2.0, false) && grid.adds_up());

@@ -69,7 +69,7 @@ impl Heads<'_> {
         (at / self.ramps.len(), at % self.ramps.len())
     }
 
-    /// What a head asks for where nothing has been collected.
+    /// The target of a head when nothing has been collected.
     pub fn target(&self, head: usize) -> Target {
         if head < self.n_reach() {
             let (i, j) = (head / self.weights.len(), head % self.weights.len());
@@ -121,7 +121,7 @@ impl Heads<'_> {
         reach.chain((0..k).map(move |output| (ramps + output, k, false)))
     }
 
-    /// What every critic is to learn: a row of n samples per output. `next` holds such rows of the slow copies' values at x' for every
+    /// The targets of every critic: a row of n samples per output. `next` holds such rows of the slow copies' values at x' for every
     /// network m·A + a, `done` is d.
     pub fn backup(
         &self,

@@ -24,7 +24,7 @@
 //! (h, s, g − c). So the level is not part of what is learned: it only chooses g, once, at the root. A rule that imposes τ
 //! again at every stage solves another problem (decision 0006, docs/agents/target-tracking.md).
 //!
-//! What the literature leaves open and what was chosen: the mean rides along (w < 1), because many policies reach g equally
+//! Choices where the literature is silent: the mean is part of the utility (w < 1), because many policies reach g equally
 //! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
 //! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic, and where
 //! states have nothing in common, imagined trials keep them so until an action was tried: what is learned of other states

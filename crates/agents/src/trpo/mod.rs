@@ -12,7 +12,7 @@
 //!
 //! Where no j is good enough the parameters are put back as they were. With `stage_widths` = `[1]` the matrix F is block-diagonal;
 //! tables that share stages couple its blocks through their sums (see [`crate::policy_gradient::stage_table`]), and the product stays exact.
-//! What the source leaves open: δ falls as 1/(1 + t/`max_kl_decay`) over the episodes, because a step of constant size follows
+//! Choices where the source is silent: δ falls as 1/(1 + t/`max_kl_decay`) over the episodes, because a step of constant size follows
 //! noise once the policy is good; V is fitted as in PPO. With several lanes an episode may span an update: the ratio is then
 //! to the probability with which the action was taken.
 

@@ -31,7 +31,7 @@ pub(super) fn priors(prior: Prior, n_states: usize, n_actions: usize, counts: &C
     (0..n_actions).map(|action| pooled.prior(action, kind)).collect()
 }
 
-/// What the rows of an action have in common.
+/// The common part of the rows of an action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Uniform,

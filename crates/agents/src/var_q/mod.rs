@@ -75,7 +75,7 @@ pub struct Config {
     pub share_stages: bool,
     /// Values this close count as equal, in units of `reward_scale`.
     pub tie_tolerance: f64,
-    /// What a reward of 1 is to q; 0 takes the largest |reward| that the problem names.
+    /// The reward that counts as 1 for q; 0 takes the largest |reward| that the problem names.
     pub reward_scale: f64,
 }
 

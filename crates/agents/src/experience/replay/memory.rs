@@ -1,4 +1,4 @@
-//! What a full replay needs, before anything is allocated, and whether the machine has it.
+//! The memory of a full replay, computed before anything is allocated, and compared with that of the machine.
 
 use std::fs;
 
@@ -18,9 +18,9 @@ use super::rows::{HEADER, Layout};
 pub struct ReplayTooLarge {
     /// Transitions asked for.
     pub capacity: usize,
-    /// What they need.
+    /// Their memory in bytes.
     pub bytes: u64,
-    /// What this process may use.
+    /// Bytes that this process may use.
     pub available: u64,
     /// Transitions that would fit.
     pub at_most: u64,

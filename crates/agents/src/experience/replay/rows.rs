@@ -49,7 +49,7 @@ impl Base {
     }
 }
 
-/// What the observations of a replay look like.
+/// The layout of the observations of a replay.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Layout {
     Index,

@@ -21,7 +21,7 @@ fn space(kind: u8, stack: usize) -> ObservationSpace {
     }
 }
 
-/// What happens to a lane: a step, how it ends, and what is seen.
+/// One event in a lane: a step, its end and its observation.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     lane: usize,
@@ -43,7 +43,7 @@ struct World {
     space: ObservationSpace,
     /// (h, s, c) of the lanes that are in an episode.
     now: Vec<Option<(usize, Observation, f64)>>,
-    /// What every ring was told.
+    /// The transitions stored in every ring.
     wanted: Vec<Vec<Remembered>>,
     replay: Replay,
 }
