@@ -82,7 +82,7 @@ impl Env for Line {
     }
 }
 
-/// Whoever only plays: a served policy, or chance.
+/// A player that does not learn: a served policy, or random actions.
 enum Playing<'a> {
     Policy(ServedPolicy<'a>),
     Random(Box<Rng>),
@@ -126,7 +126,7 @@ fn mean_return(player: &mut Playing) -> f64 {
     returns.iter().sum::<f64>() / returns.len() as f64
 }
 
-/// What the agent's policy for the median earns after this many episodes, in two lanes.
+/// The mean return of the policy for the median after this many episodes in two lanes.
 fn learned(agent: &mut dyn Agent, episodes: u64, seed: u64) -> f64 {
     let (mut play, mut clock) = (lanes(2, seed, Purpose::Env), Clock::default());
     while clock.episodes < episodes {
@@ -140,7 +140,7 @@ fn level() -> Buffer {
     Buffer::new(0.5, 0.5).unwrap()
 }
 
-/// What cannot be earned without looking, by far.
+/// A bound far above the return of any policy that ignores its observations.
 ///
 /// The moves of a policy that does not look are independent of p_0: the final p is p_0 + D. Over p_0 ~ U(−1, 1) the mean of
 /// max{0, 1 − |p_0 + d|} is largest at d = 0, where it is ½. So no such policy earns more than .5, and chance earns less. Whoever

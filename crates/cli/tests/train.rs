@@ -376,8 +376,8 @@ fn too_many_returns_are_sampled_and_say_so() {
     ];
     let summary = desk.json(&run);
     assert_eq!(summary["exact"], false);
-    // What it is measured against is what `bqrl plan` encloses. Thirty sure rewards make 9.031 and are one policy; whoever
-    // is ahead gambles at the end and does a little better.
+    // The reference lies within the bounds of `bqrl plan`. A policy that takes thirty sure rewards returns 9.031; one that
+    // also gambles at the end when it is ahead does a little better.
     let plan = desk.json(&[
         "plan",
         "mdp.csv",
