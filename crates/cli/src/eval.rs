@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::problem;
+use crate::terminal::say;
 use crate::text::{number, table};
 
 /// Passes of the planner for a buffered optimum.
@@ -111,7 +112,7 @@ pub fn run(args: &EvalArgs) -> Result<String, Failure> {
     let hooks = Hooks {
         stop: &AtomicBool::new(false),
         watch: &|_| {},
-        warn: &|message| eprintln!("warning: {message}"),
+        warn: &|message| say(&format!("warning: {message}")),
         clock: &|| 0.0,
     };
     let objective = if args.beta.is_empty() { Objective::Quantile } else { Objective::Buffered };

@@ -151,7 +151,8 @@ impl References {
         // Too many returns: a plan on a grid that fits in memory gives a value that some policy attains.
         let grid = (ROUNDED_CELLS / model.n_states()).clamp(500, 20_000);
         let planner = Planner::exact(model, silent)
-            .unwrap_or_else(|_| Planner::rounded(model, grid, Rounding::Down, silent));
+            .or_else(|_| Planner::rounded(model, grid, Rounding::Down, silent));
+        let Ok(planner) = planner else { return Self::none(levels) };
         let evaluator = || Evaluator::new(model).expect("the planner found the returns few enough");
         let level =
             |buffer: Buffer| Level { buffer, best_quantile: Some(planner.best_quantile(buffer.tau()).value) };
