@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bqrl_lab::config::{Config, Layers};
+use bqrl_lab::config::{Config, MAX_EVALUATION_EPISODES};
 use bqrl_lab::run::{Hooks, restore_seed};
 use bqrl_lab::task::{Level as Reference, References};
 use bqrl_lab::train::Objective;
@@ -39,7 +39,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     /// Episodes to play if exact evaluation is not possible [default: as in the run]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_EVALUATION_EPISODES as i64))]
     episodes: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
@@ -88,11 +88,7 @@ struct Level {
 /// Evaluates, and returns what to print.
 pub fn run(args: &EvalArgs) -> Result<String, Failure> {
     let dir = RunDir::open(&args.run).map_err(Failure::usage)?;
-    let path = dir.config();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))?;
-    let origin = path.display().to_string();
-    let config = Layers::written(&text, &origin).and_then(|l| l.finish(&origin)).map_err(Failure::usage)?;
+    let config = Config::of_run(&dir).map_err(Failure::usage)?;
     let levels = levels(args, &config)?;
     let seeds = match args.seed {
         Some(seed) if !config.run.seeds.contains(&seed) => {

@@ -37,7 +37,9 @@ impl Job<'_> {
             })
         };
         if let Some(option) = self.options.iter().find(|option| option.contains(char::is_control)) {
-            return Err(Failure::usage(format!("--sbatch takes one line without control characters, got {option:?}")));
+            return Err(Failure::usage(format!(
+                "--sbatch takes one line without control characters, got {option:?}"
+            )));
         }
         let (root, program) = (text(self.root)?, text(self.program)?);
         let mut script = String::from(
