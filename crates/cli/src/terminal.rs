@@ -4,6 +4,7 @@
 //! run. Control characters are escaped, because names and values come from files that others wrote, and a terminal obeys
 //! escape sequences.
 
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 
 use crate::failure::Failure;
@@ -55,7 +56,7 @@ fn escaped(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
         if c != '\n' && (c.is_control() || changes_direction(c)) {
-            visible.push_str(&format!("\\u{:04x}", u32::from(c)));
+            let _ = write!(visible, "\\u{:04x}", u32::from(c));
         } else {
             visible.push(c);
         }
