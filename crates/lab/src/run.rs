@@ -183,6 +183,7 @@ impl SeedRun {
         dir: &SeedDir,
         hooks: &Hooks,
     ) -> Result<Self, RunError> {
+        store.tidy()?;
         let (seed, run, references) = (training.seed(), &config.run, training.references());
         let refused = |error| RunError::Restore { seed, error };
         let records = if let Some(checkpoint) = latest {

@@ -6,7 +6,7 @@
 //! | `progress.json` | `time` |
 //! | `monitor.csv` | `t_start`, the column `t` |
 //! | `events.out.tfevents.SECONDS.bqrl` | SECONDS, the time of every event, the value of `time/fps`, and the checksums of both |
-//! | `state.json` of a checkpoint | [`STATE_CLOCK`], and what follows from it in `manifest.json` |
+//! | `state.json` of a checkpoint | times, and the ends of the two files above; what follows from them in `manifest.json` |
 //! | `results.md` of a reproduction | seconds, shares, and the order of its table of times |
 //! | `.bqrl-lock` | the process id that a kill left |
 //!
@@ -19,9 +19,6 @@ use std::path::{Path, PathBuf};
 
 use super::stores;
 
-/// Fields of `state.json` that depend on the clock: when the run began, and how long the Monitor file is, whose times have
-/// as many digits as they need.
-pub const STATE_CLOCK: [&str; 2] = ["t_start", "monitor"];
 const SUMMARY_CLOCK: [&str; 2] = ["seconds", "frames_per_second"];
 const EVENTS: &str = "events.out.tfevents.";
 /// A difference is shown with so many bytes around it.
@@ -129,7 +126,7 @@ fn masked(name: &str, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     match &*file {
         "summary.json" => mask(bytes, &|text| Ok(mask_numbers(text, &SUMMARY_CLOCK))),
         "progress.json" => mask(bytes, &|text| Ok(mask_numbers(text, &["time"]))),
-        "state.json" => mask(bytes, &|text| Ok(mask_numbers(text, &STATE_CLOCK))),
+        "state.json" => mask(bytes, &stores::masked_state),
         "manifest.json" => mask(bytes, &|text| Ok(stores::masked_manifest(text))),
         "monitor.csv" => mask(bytes, &masked_monitor),
         "results.md" => mask(bytes, &|text| Ok(masked_results(text))),
