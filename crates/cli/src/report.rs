@@ -16,6 +16,7 @@ use bqrl_runs::run_dir::unique_name;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::terminal::say;
 use crate::text::{number, table};
 
 /// Flags of `bqrl report`.
@@ -182,7 +183,7 @@ fn read(args: &ReportArgs) -> Result<(Vec<Run>, Vec<Skipped>), Failure> {
             Ok(run) => runs.push(run),
             Err(error) if args.skip_broken => {
                 if !args.quiet {
-                    eprintln!("warning: left out {}: {error}", path.display());
+                    say(&format!("warning: left out {}: {error}", path.display()));
                 }
                 skipped.push(Skipped { run: path.display().to_string(), reason: error.to_string() });
             }

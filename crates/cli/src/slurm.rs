@@ -30,17 +30,23 @@ impl Job<'_> {
     /// The text of the script.
     pub fn script(&self) -> Result<String, Failure> {
         let text = |path: &Path| {
-            let text = path.to_str().filter(|text| !text.contains(['"', '\\', '\n']));
+            let unsafe_in_a_line = |c: char| c.is_control() || ['"', '\\'].contains(&c);
+            let text = path.to_str().filter(|text| !text.contains(unsafe_in_a_line));
             text.map(str::to_owned).ok_or_else(|| {
                 Failure::usage(format!("a Slurm script cannot name {} safely", path.display()))
             })
         };
+        if let Some(option) = self.options.iter().find(|option| option.contains(char::is_control)) {
+            return Err(Failure::usage(format!(
+                "--sbatch takes one line without control characters, got {option:?}"
+            )));
+        }
         let (root, program) = (text(self.root)?, text(self.program)?);
         let mut script = String::from(
             "#!/bin/sh\n# Written by `bqrl sweep --slurm`. Submitted again, it resumes the unfinished runs.\n",
         );
         for option in [
-            format!("--job-name={}", self.name),
+            format!("--job-name={}", job_name(self.name)),
             format!("--array=1-{}", self.tasks),
             "--cpus-per-task=1".to_owned(),
             // A task that lost its node starts again, and its runs resume from their checkpoints.
@@ -84,6 +90,12 @@ pub fn submit(script: &Path) -> Result<String, Failure> {
     // JOB or JOB;CLUSTER.
     let said = String::from_utf8_lossy(&output.stdout);
     Ok(said.trim().split(';').next().unwrap_or_default().to_owned())
+}
+
+/// A name without spaces, quotes or line breaks: a line break would end the comment, and the rest would be run.
+fn job_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    name.chars().map(plain).collect()
 }
 
 /// A word that the shell takes as it stands.
