@@ -192,7 +192,7 @@ impl Campaign<'_> {
         fs::create_dir_all(&starter.outputs)
             .map_err(|error| format!("creating {}: {error}", home.display()))?;
         let reference = story::reference(&starter, scenario, home.join("reference"))?;
-        let mut tally = Tally::default();
+        let mut tally = Tally { seconds: reference.seconds, ..Tally::default() };
         let mut plots = Vec::new();
         if !scenario.is_long {
             let both = [Errors::Full, Errors::Closed];
@@ -249,15 +249,16 @@ impl Campaign<'_> {
 
 fn table(tallies: &[(&str, Tally)]) -> String {
     let mut text = format!(
-        "| scenario | stories | processes |{}",
+        "| scenario | seconds | stories | processes |{}",
         Kind::ALL.map(|kind| format!(" {} |", kind.name())).concat()
     );
     text += " resumed at min / median / max | full disks | mute | looks | failures |\n|---|";
-    text += &"---|".repeat(2 + Kind::ALL.len() + 5);
+    text += &"---|".repeat(3 + Kind::ALL.len() + 5);
     text.push('\n');
     let mut all = Tally::default();
     for (name, tally) in tallies {
         text += &row(name, tally);
+        all.seconds += tally.seconds;
         all.stories += tally.stories;
         all.processes += tally.processes;
         all.interruptions.iter_mut().zip(tally.interruptions).for_each(|(all, one)| *all += one);
@@ -284,7 +285,8 @@ fn row(name: &str, tally: &Tally) -> String {
         |at: usize| shares.get(at).map_or("–".to_owned(), |share| format!("{:.0} %", 100.0 * share));
     let shares = [0, shares.len() / 2, shares.len().saturating_sub(1)].map(percent).join(" / ");
     format!(
-        "| {name} | {} | {} |{} {shares} | {} | {} | {} | {} |\n",
+        "| {name} | {:.1} | {} | {} |{} {shares} | {} | {} | {} | {} |\n",
+        tally.seconds,
         tally.stories,
         tally.processes,
         tally.interruptions.map(|n| format!(" {n} |")).concat(),

@@ -274,3 +274,6 @@ fn first_difference(expected: &[u8], found: &[u8]) -> Option<String> {
         around(found)
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,8 +101,9 @@ pub fn compare(reference: &Path, other: &Path, store: &Path) -> Result<Vec<Strin
     for path in ours.iter().filter(|path| path.starts_with(&last) && !theirs.contains(*path)) {
         differences.push(format!("{}: only in the reference", store.join(path).display()));
     }
-    if let (Some(&number), Some(run)) = (there.first(), found.parent()) {
-        let state = read_json(&found.join(folder(number)).join("state.json"))?;
+    if let (Some(&number), Some(run)) = (there.first(), found.parent())
+        && let Ok(state) = read_json(&found.join(folder(number)).join("state.json"))
+    {
         let wrong = wrong_ends(&state["positions"], run);
         differences.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", store.display())));
     }

@@ -87,6 +87,8 @@ pub struct Reference {
 /// What was done to a scenario.
 #[derive(Default)]
 pub struct Tally {
+    /// The wall time of the reference.
+    pub seconds: f64,
     pub stories: usize,
     pub processes: usize,
     /// By kind, as in [`Kind::ALL`].
