@@ -90,9 +90,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let options = Options::read(arguments)?;
     let scenarios = options.scenarios()?;
     if options.list {
-        scenarios
-            .iter()
-            .for_each(|scenario| println!("{:22} bqrl {}", scenario.name, scenario.workers[0].join(" ")));
+        for scenario in &scenarios {
+            println!("{:22} bqrl {}", scenario.name, scenario.workers[0].join(" "));
+        }
         return Ok(());
     }
     let profile = if options.short { "debug" } else { "release" };

@@ -104,8 +104,8 @@ fn named(paths: BTreeSet<PathBuf>, differences: &mut Vec<String>) -> BTreeMap<St
     let mut named = BTreeMap::new();
     for path in paths {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_events = file.starts_with(EVENTS) && file.ends_with(".bqrl");
-        let key = if is_events { path.with_file_name(format!("{EVENTS}*.bqrl")) } else { path.clone() };
+        let time = file.strip_prefix(EVENTS).and_then(|rest| rest.strip_suffix(".bqrl"));
+        let key = time.map_or(path.clone(), |_| path.with_file_name(format!("{EVENTS}*.bqrl")));
         if let Some(first) = named.insert(key.display().to_string(), path.clone()) {
             differences.push(format!("{}: beside {}", path.display(), first.display()));
         }
@@ -172,7 +172,8 @@ fn masked_monitor(text: &str) -> Result<String, String> {
                 if !time.parse::<f64>().is_ok_and(|time| time.is_finite() && time >= 0.0) {
                     return Err(format!("line {}: t is {time:?}", number + 1));
                 }
-                masked += &format!("{row},*\n");
+                masked += row;
+                masked += ",*\n";
             }
         }
     }
@@ -259,7 +260,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 fn first_difference(expected: &[u8], found: &[u8]) -> Option<String> {
     let at = expected.iter().zip(found).position(|(a, b)| a != b);
     let at = at.or((expected.len() != found.len()).then(|| expected.len().min(found.len())))?;
-    let line = expected[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let line = expected[..at].split(|&byte| byte == b'\n').count();
     let around = |bytes: &[u8]| {
         let part = &bytes[at.saturating_sub(AROUND)..bytes.len().min(at + AROUND)];
         match str::from_utf8(part) {

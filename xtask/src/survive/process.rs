@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Between two looks at a process or its files.
 pub const PAUSE: Duration = Duration::from_micros(300);
 /// No command of the campaign takes as long, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_mins(15);
 
 /// Where standard error goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -160,6 +160,15 @@ impl Ended {
     pub fn complaint(&self) -> Option<String> {
         let bad = |line: &&str| line.contains("panicked") || line.starts_with("warning: ");
         self.stderr.lines().find(bad).map(|line| format!("standard error says: {line}"))
+    }
+
+    /// The standard output of a process that must have succeeded.
+    pub fn success(self) -> Result<Vec<u8>, String> {
+        match self.complaint() {
+            Some(complaint) => Err(complaint),
+            None if self.code() == Some(0) => Ok(self.stdout),
+            None => Err(format!("want exit code 0, got {}", self.summary())),
+        }
     }
 
     pub fn summary(&self) -> String {

@@ -213,7 +213,7 @@ pub fn masked_manifest(text: &str) -> String {
         let (key, value) = line.split_once(": ").unwrap_or((line, ""));
         if number && (of_state || !nested) {
             let end = value.trim_start_matches(|c: char| c.is_ascii_digit());
-            masked += &format!("{key}: *{end}");
+            masked.extend([key, ": *", end]);
         } else {
             masked += line;
         }

@@ -131,7 +131,7 @@ impl<'a> Story<'a> {
             for k in 0..n {
                 if let Some(mut process) = running[k].take() {
                     if process.has_ended()? {
-                        stdout = self.must_succeed(process.end()?)?;
+                        stdout = process.end()?.success()?;
                         done[k] = true;
                     } else {
                         running[k] = Some(process);
@@ -150,7 +150,7 @@ impl<'a> Story<'a> {
             let victim = alive[self.draws.below(alive.len())];
             let mut process = running[victim].take().expect("it is alive");
             if left == 0 {
-                stdout = self.must_succeed(process.end()?)?;
+                stdout = process.end()?.success()?;
                 done[victim] = true;
                 continue;
             }
@@ -160,7 +160,7 @@ impl<'a> Story<'a> {
             let moment = Moment::draw(&mut self.draws, time_left);
             if wait(&mut process, moment, &self.directory)? {
                 self.log.push(format!("  it ended before {} {moment:?}", kind.name()));
-                stdout = self.must_succeed(process.end()?)?;
+                stdout = process.end()?.success()?;
                 done[victim] = true;
                 continue;
             }
@@ -189,8 +189,7 @@ impl<'a> Story<'a> {
         if self.draws.chance(0.25) {
             // A finished run has nothing left to do.
             for k in 0..n {
-                let again = self.start(k, Errors::File)?.end()?;
-                self.must_succeed(again)?;
+                self.start(k, Errors::File)?.end()?.success()?;
             }
             self.check()?;
         }
@@ -202,25 +201,25 @@ impl<'a> Story<'a> {
         prepare(self.scenario, &self.directory)?;
         let mut stdout = Vec::new();
         for k in 0..self.scenario.workers.len() {
-            let moment = Moment::After(Duration::from_secs_f64(
-                self.draws.between(0.05, 0.05 + self.reference.seconds),
-            ));
+            let after = self.draws.between(0.05, 0.05 + self.reference.seconds);
+            let moment = Moment::After(Duration::from_secs_f64(after));
+            let before = stores::progress(&self.directory);
             let mut process = self.start(k, errors)?;
             self.tally.mute += 1;
-            let before = stores::progress(&self.directory);
-            if !wait(&mut process, moment, &self.directory)? {
-                let at = process.started.elapsed();
-                process.signal(Signal::INT);
-                let ended = process.end()?;
-                self.count(Kind::Int, at, moment, &ended.summary());
-                if !self.judge(Kind::Twice, &ended, before, false)? {
-                    stdout = self.start(k, errors)?.end().and_then(|ended| self.must_succeed(ended))?;
-                    continue;
-                }
-                stdout = ended.stdout;
-            } else {
-                stdout = process.end().and_then(|ended| self.must_succeed(ended))?;
+            if wait(&mut process, moment, &self.directory)? {
+                stdout = process.end()?.success()?;
+                continue;
             }
+            let at = process.started.elapsed();
+            process.signal(Signal::INT);
+            let ended = process.end()?;
+            self.count(Kind::Int, at, moment, &ended.summary());
+            // Like after two signals, no message is expected.
+            stdout = if self.judge(Kind::Twice, &ended, before, true)? {
+                ended.stdout
+            } else {
+                self.start(k, errors)?.end()?.success()?
+            };
         }
         self.conclude(stdout)
     }
@@ -248,11 +247,11 @@ impl<'a> Story<'a> {
             let before = stores::progress(&self.directory);
             let ended = self.start(0, Errors::File)?.end()?;
             if ended.code() == Some(0) {
-                return self.conclude(ended.stdout).map_err(|error| self.rescue(disk, error));
+                return self.conclude(ended.stdout).map_err(|error| self.rescue(disk, &error));
             }
             self.log.push(format!("  {}", ended.summary()));
             if let Err(error) = self.judge_full_disk(&ended, before) {
-                return Err(self.rescue(disk, error));
+                return Err(self.rescue(disk, &error));
             }
             self.tally.full_disks += 1;
             self.tally.shares.push(self.share(stores::progress(&self.directory)));
@@ -283,13 +282,13 @@ impl<'a> Story<'a> {
     }
 
     /// Keeps what is on a disk that is about to be unmounted.
-    fn rescue(&self, disk: Disk, error: String) -> String {
+    fn rescue(&self, disk: Disk, error: &str) -> String {
         let kept = self.directory.with_extension("rescued");
         let copied = copy(&self.directory, &kept).and_then(|()| {
             drop(disk);
             copy(&kept, &self.directory)
         });
-        copied.err().map_or(error.clone(), |failed| format!("{error}; {failed}"))
+        copied.err().map_or(error.to_owned(), |failed| format!("{error}; {failed}"))
     }
 
     fn start(&mut self, worker: usize, errors: Errors) -> Result<Running<'a>, String> {
@@ -396,20 +395,11 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    fn must_succeed(&self, ended: Ended) -> Result<Vec<u8>, String> {
-        match ended.complaint() {
-            Some(complaint) => Err(complaint),
-            None if ended.code() == Some(0) => Ok(ended.stdout),
-            None => Err(format!("want exit code 0, got {}", ended.summary())),
-        }
-    }
-
     /// Everything is finished: it must be as without interruptions.
     fn conclude(&mut self, mut stdout: Vec<u8>) -> Result<(), String> {
         let scenario = self.scenario;
         if let Some(last) = &scenario.last {
-            let ended = self.run(last, Errors::File)?.end()?;
-            stdout = self.must_succeed(ended)?;
+            stdout = self.run(last, Errors::File)?.end()?.success()?;
         }
         self.check()?;
         compare::outputs(&self.reference.stdout, &stdout).map_or(Ok(()), Err)
@@ -437,16 +427,12 @@ pub fn reference(starter: &Starter, scenario: &Scenario, directory: PathBuf) -> 
     let started =
         started.map(|(k, worker)| starter.start(worker, &directory, &format!("reference-{k}"), Errors::File));
     let mut stdout = Vec::new();
-    let succeed = |ended: Ended| match ended.complaint() {
-        None if ended.code() == Some(0) => Ok(ended.stdout),
-        _ => Err(format!("the reference: {}", ended.summary())),
-    };
     for process in started.collect::<Result<Vec<_>, _>>()? {
-        stdout = succeed(process.end()?)?;
+        stdout = process.end()?.success()?;
     }
     let seconds = began.elapsed().as_secs_f64();
     if let Some(last) = &scenario.last {
-        stdout = succeed(starter.start(last, &directory, "reference-last", Errors::File)?.end()?)?;
+        stdout = starter.start(last, &directory, "reference-last", Errors::File)?.end()?.success()?;
     }
     let all = stores::walk(&directory);
     let pages = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len().div_ceil(4096) * 4096);

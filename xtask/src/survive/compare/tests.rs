@@ -11,8 +11,10 @@ fn run(directory: &Path, clock: f64, previous: u64) {
     let seed = directory.join("out/seed-42");
     fs::create_dir_all(seed.join("checkpoints/sealed")).unwrap();
     let write = |path: PathBuf, bytes: &[u8]| fs::write(path, bytes).unwrap();
-    let mut monitor = format!("#{{\"t_start\": {clock:?}, \"env_id\": \"lake\"}}\nr,l,t\n");
-    monitor += &format!("0.5,3,{:.6}\n1.0,2,{clock:.6}\n", clock / 2.0);
+    let monitor = format!(
+        "#{{\"t_start\": {clock:?}, \"env_id\": \"lake\"}}\nr,l,t\n0.5,3,{:.6}\n1.0,2,{clock:.6}\n",
+        clock / 2.0
+    );
     let events = [event(clock, b"eval/mean", 0.5), event(clock, b"time/fps", clock as f32)].concat();
     write(directory.join("out/config.toml"), b"tau = [0.1]\n");
     write(directory.join("out/.bqrl-run"), b"bqrl run, format 2\n");
