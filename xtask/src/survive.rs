@@ -36,6 +36,8 @@ const USAGE: &str = "cargo xtask survive [--kills N] [--seed S] [--only SCENARIO
   --keep      keep all directories, not only those of failures
   --list      list the scenarios";
 
+/// A scenario that takes minutes is killed at most so often.
+const MOST_OF_LONG: usize = 20;
 /// A scenario with so many failures is not tried further.
 const ENOUGH_FAILURES: usize = 3;
 
@@ -157,6 +159,7 @@ impl Campaign<'_> {
         for (k, scenario) in scenarios.iter().enumerate() {
             // As even as whole numbers allow.
             let quota = kills * (k + 1) / scenarios.len() - kills * k / scenarios.len();
+            let quota = if scenario.is_long { quota.min(MOST_OF_LONG) } else { quota };
             let began = Instant::now();
             let tally = self.scenario(scenario, quota, k)?;
             println!(

@@ -27,8 +27,8 @@ name = "asset-selling"
 [problem.parameters]
 offers = "6"
 [run]
-episodes = 60
-checkpoint_every = 12
+episodes = 150
+checkpoint_every = 15
 seeds = [1, 2]
 [agent]
 kind = "qppo"
@@ -63,7 +63,7 @@ pub fn all() -> Vec<Scenario> {
     let late = "--set agent.learning_starts=20000 --set agent.replay_capacity=20000 --set agent.hidden=[4] \
                 --set agent.n_quantiles=2 --set agent.batch_size=2";
     vec![
-        train("deep-bqrl", &format!("{offers} --episodes 60"), "4"),
+        train("deep-bqrl", &format!("{offers} --episodes 80"), "4"),
         train(
             "deep-bqrl-lanes",
             "frozen-lake --tau 0.5 --lanes 4 --steps 1200 --seeds 42,7 --threads 2",
@@ -76,16 +76,16 @@ pub fn all() -> Vec<Scenario> {
             "16 steps",
         ),
         train("ucb-bqrl", &format!("{chain} --algo ucb-bqrl --episodes 90"), "6"),
-        train("ucb-bqrl-lanes", &format!("{offers} --algo ucb-bqrl --lanes 4 --episodes 60"), "5"),
+        train("ucb-bqrl-lanes", &format!("{offers} --algo ucb-bqrl --lanes 4 --episodes 100"), "6"),
         train("ppo", "frozen-lake --algo ppo --tau 0.1,0.5 --episodes 100", "7"),
-        train("ppo-lanes", &format!("{chain} --algo ppo --lanes 4 --steps 1200"), "76 steps"),
-        train("trpo", &format!("{offers} --algo trpo --episodes 80"), "5"),
+        train("ppo-lanes", &format!("{chain} --algo ppo --lanes 4 --steps 2000"), "92 steps"),
+        train("trpo", &format!("{offers} --algo trpo --episodes 150"), "7"),
         train("trpo-lanes", "frozen-lake --algo trpo --tau 0.5 --lanes 4 --steps 1600", "100 steps"),
         train("qr-dqn", &format!("{chain} --algo qr-dqn --steps 800"), "50 steps"),
         train("qr-dqn-lanes", "frozen-lake --algo qr-dqn --lanes 4 --episodes 80", "6"),
         train("var-q", &format!("{offers} --algo var-q --episodes 150"), "10"),
-        train("var-q-lanes", &format!("{chain} --algo var-q --lanes 4 --steps 1200"), "80 steps"),
-        train("qppo", &format!("{offers} --algo qppo --episodes 150"), "9"),
+        train("var-q-lanes", &format!("{chain} --algo var-q --lanes 4 --steps 2000"), "100 steps"),
+        train("qppo", &format!("{offers} --algo qppo --episodes 200"), "9"),
         train("qppo-lanes", "frozen-lake --algo qppo --lanes 4 --steps 1600", "100 steps"),
         train(
             "many-seeds",
@@ -119,7 +119,7 @@ pub fn all() -> Vec<Scenario> {
 }
 
 fn tune() -> Scenario {
-    let search = "tune asset-selling --algo var-q --points 4 --episodes 24 --seeds 1000";
+    let search = "tune asset-selling --algo var-q --points 4 --episodes 40 --seeds 1000";
     Scenario {
         name: "tune",
         files: Vec::new(),

@@ -181,7 +181,7 @@ impl<'a> Story<'a> {
             }
             let share = self.share(stores::progress(&self.directory));
             self.tally.shares.push(share);
-            if n == 1 && ended.code() == Some(130) && self.draws.chance(0.25) {
+            if n == 1 && ended.code() == Some(130) && self.draws.chance(0.4) {
                 self.look()?;
             }
         }

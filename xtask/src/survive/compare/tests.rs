@@ -160,6 +160,14 @@ fn files_too_many_and_too_few_are_found() {
     assert!(text.contains("summary.json: only in the reference"), "{text}");
     let text = found(|out| fs::remove_dir_all(out.join("seed-42/checkpoints/000004")).unwrap());
     assert!(text.contains("want checkpoints [5, 4], got [5]"), "{text}");
+    let text = found(|out| {
+        let store = out.join("seed-42/checkpoints");
+        fs::create_dir(store.join("000003")).unwrap();
+        for name in ["agent.json", "state.json", "manifest.json"] {
+            fs::copy(store.join("000004").join(name), store.join("000003").join(name)).unwrap();
+        }
+    });
+    assert!(text.contains("want checkpoints [5, 4], got [5, 4, 3]"), "{text}");
     let text = found(|out| fs::write(out.join("seed-42/checkpoints/sealed/0-x"), "").unwrap());
     assert!(text.contains("no checkpoint names it"), "{text}");
     let text = found(|out| fs::write(out.join("seed-42/events.out.tfevents.0000000007.bqrl"), "").unwrap());
