@@ -161,7 +161,12 @@ impl Campaign<'_> {
             let quota = kills * (k + 1) / scenarios.len() - kills * k / scenarios.len();
             let quota = if scenario.is_long { quota.min(MOST_OF_LONG) } else { quota };
             let began = Instant::now();
-            let tally = self.scenario(scenario, quota, k)?;
+            let tally = self.scenario(scenario, quota, k);
+            if self.stop.load(Ordering::Relaxed) {
+                self.clean_up(&tallies)?;
+                return Err("interrupted".to_owned());
+            }
+            let tally = tally?;
             println!(
                 "{:22} {:3} kills in {:2} stories and {:3} processes, {:5.1} s{}",
                 scenario.name,
@@ -177,6 +182,11 @@ impl Campaign<'_> {
         if !self.disks && !self.short {
             println!("Full disks were skipped: no file system can be mounted here.");
         }
+        self.clean_up(&tallies)
+    }
+
+    /// Removes everything, unless there were failures.
+    fn clean_up(&self, tallies: &[(&str, Tally)]) -> Result<(), String> {
         let failures: usize = tallies.iter().map(|(_, tally)| tally.failures).sum();
         if failures > 0 {
             return Err(format!("{failures} failures; {} has what they left", self.work.display()));
