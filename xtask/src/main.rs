@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         "survive" => survive(&std::env::args().skip(2).collect::<Vec<_>>()),
         "deny" => deny(),
         _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
-                  survive [--kills N] [--seed S] [--only SCENARIO] [--short] [--keep] [--list] | house | package | deny"
+                  survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list] | house | package | deny"
             .to_owned()),
     };
     match result {

@@ -28,10 +28,12 @@ use self::process::{Errors, Starter};
 use self::scenario::Scenario;
 use self::story::{Kind, Story, Tally};
 
-const USAGE: &str = "cargo xtask survive [--kills N] [--seed S] [--only SCENARIO] [--short] [--keep] [--list]
-  --kills N   interruptions that end a process, over all scenarios [default: 500; 60 with --short]
+const USAGE: &str =
+    "cargo xtask survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list]
+  --kills N   interruptions that end a process, over all scenarios [default: 500; 120 with --short]
   --seed S    of all draws [default: 1]
   --only NAME only this scenario; may be repeated
+  --in DIR    where to work, to try another file system [default: the target directory]
   --short     the form of `cargo xtask test`: the debug binary, nothing that takes minutes or a mount
   --keep      keep all directories, not only those of failures
   --list      list the scenarios";
@@ -46,6 +48,7 @@ struct Options {
     kills: Option<usize>,
     seed: Option<u64>,
     only: Vec<String>,
+    place: Option<PathBuf>,
     short: bool,
     keep: bool,
     list: bool,
@@ -64,6 +67,7 @@ impl Options {
                 "--kills" => options.kills = Some(number(value()?)? as usize),
                 "--seed" => options.seed = Some(number(value()?)?),
                 "--only" => options.only.push(value()?.clone()),
+                "--in" => options.place = Some(value()?.into()),
                 "--short" => options.short = true,
                 "--keep" => options.keep = true,
                 "--list" => options.list = true,
@@ -102,9 +106,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     crate::cargo(&build[..if options.short { 4 } else { 5 }])?;
     let target = crate::target()?;
     let seed = options.seed.unwrap_or(1);
-    let kills = options.kills.unwrap_or(if options.short { 60 } else { 500 });
+    let kills = options.kills.unwrap_or(if options.short { 120 } else { 500 });
     // Several campaigns may run at the same time.
-    let work = target.join("survive").join(format!("seed-{seed}-{}", std::process::id()));
+    let place = options.place.clone().unwrap_or_else(|| target.join("survive"));
+    let work = place.join(format!("survive-{seed}-{}", std::process::id()));
     fs::create_dir_all(&work).map_err(|error| format!("creating {}: {error}", work.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

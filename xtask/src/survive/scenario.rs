@@ -21,6 +21,11 @@ pub struct Scenario {
 const CHAIN: &str =
     "idstatefrom,idaction,idstateto,probability,reward\n0,0,0,1,1\n0,1,0,0.4,3\n0,1,0,0.6,0\n";
 
+/// Eleven irregular rewards, or a sure one: too many returns for exact values, so that policies are played.
+const GAMBLES: &str = "idstatefrom,idaction,idstateto,probability,reward\n0,1,0,1,0.301\n\
+    0,0,0,0.1,-1.085786\n0,0,0,0.1,-0.767949\n0,0,0,0.1,-0.5\n0,0,0,0.1,-0.263932\n0,0,0,0.1,-0.05051\n\
+    0,0,0,0.1,0.145751\n0,0,0,0.1,0.328427\n0,0,0,0.1,0.5\n0,0,0,0.1,0.662278\n0,0,0,0.05,0.816625\n0,0,0,0.05,0.964102\n";
+
 const GRID: &str = r#"
 [problem]
 name = "asset-selling"
@@ -46,7 +51,10 @@ fn train(name: &'static str, arguments: &str, every: &str) -> Scenario {
     command.extend(["--set".to_owned(), format!("run.checkpoint_every={every}")]);
     Scenario {
         name,
-        files: if arguments.starts_with("chain.csv") { vec![("chain.csv", CHAIN)] } else { Vec::new() },
+        files: [("chain.csv", CHAIN), ("gambles.csv", GAMBLES)]
+            .into_iter()
+            .filter(|(file, _)| arguments.starts_with(file))
+            .collect(),
         workers: vec![command],
         resume: Some(("config.toml", words("train --resume out --json"))),
         last: None,
@@ -90,6 +98,12 @@ pub fn all() -> Vec<Scenario> {
         train(
             "many-seeds",
             &format!("{offers} --algo var-q --seeds 1,2,3,4,5,6 --threads 2 --episodes 40"),
+            "8",
+        ),
+        train(
+            "played-evaluations",
+            "gambles.csv --horizon 30 --start 0 --algo qppo --tau 0.5 --lanes 4 --episodes 120 \
+             --set run.evaluation_episodes=100",
             "8",
         ),
         // A replay that is long enough to be written in blocks, which are then forgotten.
