@@ -15,7 +15,7 @@ mod reproduce;
 mod slurm;
 mod studies;
 mod sweep;
-mod terminal;
+pub mod terminal;
 mod text;
 mod train;
 mod tune;

@@ -215,6 +215,12 @@ fn directory(args: &ReportArgs, study: &Study<'_>, files: &[(PathBuf, Vec<u8>)])
     if directory.exists() && !directory.is_dir() {
         return Err(Failure::usage(format!("{} is not a directory", directory.display())));
     }
+    // Writing would change what a link leads to.
+    let places = files.iter().map(|(path, _)| directory.join(path)).chain([directory.join("figures")]);
+    if let Some(link) = places.into_iter().find(|path| path.is_symlink()) {
+        return Err(Failure::usage(format!("{} is a symbolic link", link.display()))
+            .hint("remove it, or write the report elsewhere with --out DIR"));
+    }
     let existing = files.iter().map(|(path, _)| directory.join(path)).find(|path| path.exists());
     match existing {
         Some(path) if !args.force => Err(Failure::usage(format!("{} already exists", path.display()))

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 pub const MOST_TASKS: usize = 1000;
 
 /// The parts of a script; the paths are absolute.
+#[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The job's name.
     pub name: &'a str,
@@ -138,5 +139,11 @@ mod tests {
         assert!(script.contains("--shard \"$SLURM_ARRAY_TASK_ID/12\""));
         let odd = Job { root: Path::new("/a\"b"), ..job };
         assert_eq!(odd.script().unwrap_err().code, 2);
+        // A line break would end the comment, and the shell would run the next line.
+        let injected = Job { name: "bqrl-a\ntouch hacked\n#", root: Path::new("/a"), ..job };
+        assert!(injected.script().unwrap().contains("\n#SBATCH --job-name=bqrl-a_touch_hacked__\n"));
+        let options = ["--time=10\ntouch hacked".to_owned()];
+        let injected = Job { root: Path::new("/a"), options: &options, ..job };
+        assert_eq!(injected.script().unwrap_err().code, 2);
     }
 }

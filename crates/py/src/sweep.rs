@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bqrl_cli::terminal::say;
 use bqrl_lab::run::Hooks;
 use bqrl_lab::sweep::{self, State, SweepError, Trial};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -81,7 +82,7 @@ impl Sweep {
                 let hooks = Hooks {
                     stop: &stop,
                     watch: &|_| {},
-                    warn: &|message| eprintln!("warning: {}: {message}", trial.name),
+                    warn: &|message| say(&format!("warning: {}: {message}", trial.name)),
                     clock: &|| {
                         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
                     },
