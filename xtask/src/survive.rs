@@ -213,9 +213,11 @@ impl Campaign<'_> {
         let mut tally = Tally { seconds: reference.seconds, ..Tally::default() };
         let mut plots = Vec::new();
         if !scenario.is_long {
-            let both = [Errors::Full, Errors::Closed];
-            let some = if self.short { &both[index % 2..=index % 2] } else { &both[..] };
-            plots.extend(some.iter().map(|&errors| Plot::Mute(errors)));
+            // Some systems have no device that is always full.
+            let full = Path::new("/dev/full").exists().then_some(Errors::Full);
+            let kinds: Vec<Errors> = full.into_iter().chain([Errors::Closed]).collect();
+            let kinds = if self.short { &kinds[index % kinds.len()..][..1] } else { &kinds[..] };
+            plots.extend(kinds.iter().map(|&errors| Plot::Mute(errors)));
         }
         if self.disks && scenario.workers.len() == 1 {
             let disks = if scenario.is_long { 1 } else { quota.div_ceil(8) };

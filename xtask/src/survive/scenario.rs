@@ -156,3 +156,31 @@ fn sweep(name: &'static str, workers: &[&str]) -> Scenario {
         is_long: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_is_interrupted_in_one_lane_and_in_several() {
+        let presets = std::fs::read_dir(crate::root().join("crates/lab/presets")).unwrap();
+        let algos: Vec<String> = presets
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(algos.len(), 8, "{algos:?}");
+        let trained: Vec<String> = all().iter().map(|one| one.workers[0].join(" ")).collect();
+        for algo in algos {
+            let is_it = |command: &&String| match command.split_once("--algo ") {
+                Some((_, rest)) => rest.split(' ').next() == Some(&algo),
+                None => command.starts_with("train") && algo == "deep-bqrl",
+            };
+            let own: Vec<&String> = trained.iter().filter(is_it).collect();
+            assert!(own.iter().any(|command| command.contains("--lanes")), "{algo}");
+            assert!(own.iter().any(|command| !command.contains("--lanes")), "{algo}");
+        }
+        let mut names: Vec<&str> = all().iter().map(|one| one.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all().len(), "two scenarios have one name");
+    }
+}
