@@ -30,7 +30,7 @@ use self::story::{Kind, Story, Tally};
 
 const USAGE: &str =
     "cargo xtask survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list]
-  --kills N   interruptions that end a process, over all scenarios [default: 500; 120 with --short]
+  --kills N   interruptions that end a process, over all scenarios [default: 500; 100 with --short]
   --seed S    of all draws [default: 1]
   --only NAME only this scenario; may be repeated
   --in DIR    where to work, to try another file system [default: the target directory]
@@ -106,7 +106,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     crate::cargo(&build[..if options.short { 4 } else { 5 }])?;
     let target = crate::target()?;
     let seed = options.seed.unwrap_or(1);
-    let kills = options.kills.unwrap_or(if options.short { 120 } else { 500 });
+    let kills = options.kills.unwrap_or(if options.short { 100 } else { 500 });
     // Several campaigns may run at the same time.
     let place = options.place.clone().unwrap_or_else(|| target.join("survive"));
     let work = place.join(format!("survive-{seed}-{}", std::process::id()));
