@@ -272,8 +272,8 @@ fn table(tallies: &[(&str, Tally)]) -> String {
         "| scenario | seconds | stories | processes |{}",
         Kind::ALL.map(|kind| format!(" {} |", kind.name())).concat()
     );
-    text += " resumed at min / median / max | full disks | mute | looks | failures |\n|---|";
-    text += &"---|".repeat(3 + Kind::ALL.len() + 5);
+    text += " too late | resumed at min / median / max | full disks | mute | looks | failures |\n|---|";
+    text += &"---|".repeat(3 + Kind::ALL.len() + 6);
     text.push('\n');
     let mut all = Tally::default();
     for (name, tally) in tallies {
@@ -283,6 +283,7 @@ fn table(tallies: &[(&str, Tally)]) -> String {
         all.processes += tally.processes;
         all.interruptions.iter_mut().zip(tally.interruptions).for_each(|(all, one)| *all += one);
         all.shares.extend(&tally.shares);
+        all.late += tally.late;
         all.full_disks += tally.full_disks;
         all.mute += tally.mute;
         all.looks += tally.looks;
@@ -305,11 +306,12 @@ fn row(name: &str, tally: &Tally) -> String {
         |at: usize| shares.get(at).map_or("–".to_owned(), |share| format!("{:.0} %", 100.0 * share));
     let shares = [0, shares.len() / 2, shares.len().saturating_sub(1)].map(percent).join(" / ");
     format!(
-        "| {name} | {:.1} | {} | {} |{} {shares} | {} | {} | {} | {} |\n",
+        "| {name} | {:.1} | {} | {} |{} {} | {shares} | {} | {} | {} | {} |\n",
         tally.seconds,
         tally.stories,
         tally.processes,
         tally.interruptions.map(|n| format!(" {n} |")).concat(),
+        tally.late,
         tally.full_disks,
         tally.mute,
         tally.looks,

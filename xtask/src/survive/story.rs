@@ -93,6 +93,8 @@ pub struct Tally {
     pub processes: usize,
     /// By kind, as in [`Kind::ALL`].
     pub interruptions: [usize; 5],
+    /// Signals that came when there was nothing left to interrupt: the process ended with exit code 0.
+    pub late: usize,
     /// The shares of the steps in the last checkpoint of what was resumed.
     pub shares: Vec<f64>,
     pub full_disks: usize,
@@ -168,17 +170,20 @@ impl<'a> Story<'a> {
             let at = process.started.elapsed();
             self.interrupt(&process, kind);
             if kind == Kind::Pause {
-                self.count(kind, at, moment, "it goes on");
+                self.tell(kind, at, moment, "it goes on");
+                self.tally.interruptions[kind as usize] += 1;
                 running[victim] = Some(process);
                 continue;
             }
             let ended = process.end()?;
-            self.count(kind, at, moment, &ended.summary());
+            self.tell(kind, at, moment, &ended.summary());
             if self.judge(kind, &ended, before, n == 1)? {
+                self.tally.late += 1;
                 stdout = ended.stdout;
                 done[victim] = true;
                 continue;
             }
+            self.tally.interruptions[kind as usize] += 1;
             let share = self.share(stores::progress(&self.directory));
             self.tally.shares.push(share);
             if n == 1 && ended.code() == Some(130) && self.draws.chance(0.4) {
@@ -213,11 +218,13 @@ impl<'a> Story<'a> {
             let at = process.started.elapsed();
             process.signal(Signal::INT);
             let ended = process.end()?;
-            self.count(Kind::Int, at, moment, &ended.summary());
+            self.tell(Kind::Int, at, moment, &ended.summary());
             // Like after two signals, no message is expected.
             stdout = if self.judge(Kind::Twice, &ended, before, true)? {
+                self.tally.late += 1;
                 ended.stdout
             } else {
+                self.tally.interruptions[Kind::Int as usize] += 1;
                 self.start(k, errors)?.end()?.success()?
             };
         }
@@ -327,8 +334,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn count(&mut self, kind: Kind, at: Duration, moment: Moment, then: &str) {
-        self.tally.interruptions[kind as usize] += 1;
+    fn tell(&mut self, kind: Kind, at: Duration, moment: Moment, then: &str) {
         let (name, at) = (kind.name(), at.as_secs_f64());
         self.log.push(format!("  {name} after {at:.4} s ({moment:?}): {then}"));
     }
