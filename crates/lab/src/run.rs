@@ -208,6 +208,7 @@ impl SeedRun {
         dir: &SeedDir,
         hooks: &Hooks,
     ) -> Result<Self, RunError> {
+        store.tidy()?;
         let (seed, run, references) = (training.seed(), &config.run, training.references());
         let refused = |error| RunError::Restore { seed, error };
         let table = training.task().table().map(fingerprint);

@@ -219,7 +219,7 @@ fn other_directories_are_not_runs() {
     assert!(said(directory.path()).contains("is not a run: it has no .bqrl-run"));
     assert!(said(&directory.path().join("nowhere")).contains("nowhere"));
     fs::write(directory.path().join(".bqrl-run"), "bqrl run, format 99\n").unwrap();
-    assert!(said(directory.path()).contains("format \"99\", this program reads formats up to 2"));
+    assert!(said(directory.path()).contains("format \"99\", this program reads formats up to 3"));
 }
 
 const STEP_HEADER: &str = "episode,step,tau,quantile,buffered_quantile,mean,low,high";
