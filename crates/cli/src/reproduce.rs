@@ -170,18 +170,20 @@ pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<S
     let display = Display::new(args.quiet, total, unit);
     let results = with_hooks(&display, |hooks| Ok(pool(args.threads)?.install(|| run_all(&ready, hooks))))?;
     display.finish();
-    let mut interrupted = None;
+    let mut unfinished = 0;
     for (result, run) in results.into_iter().zip(&ready) {
         match result {
             Ok(_) => {}
-            Err(error @ RunError::Interrupted { .. }) => interrupted = Some(error),
+            Err(RunError::Interrupted { .. }) => unfinished += 1,
             Err(error) => return Err(Failure::runtime(format!("{}: {error}", run.dir.path().display()))),
         }
     }
-    match interrupted {
-        Some(error) => Err(Failure::interrupted(error).hint("the same command resumes it")),
-        None => Ok(shared),
+    if unfinished == 0 {
+        return Ok(shared);
     }
+    let (finished, all) = (planned.len() - unfinished, planned.len());
+    Err(Failure::interrupted(format!("interrupted after checkpoints: {finished} of {all} runs are finished"))
+        .hint("the same command resumes it"))
 }
 
 impl ReproduceArgs {
