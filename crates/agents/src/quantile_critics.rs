@@ -91,6 +91,8 @@ impl CriticConfig {
         Shape {
             n_inputs: encoder.width(),
             hidden: self.hidden.clone(),
+            layer_norm: false,
+            n_heads: 1,
             n_actions: spec.n_actions,
             n_quantiles: self.n_quantiles,
             n_critics,

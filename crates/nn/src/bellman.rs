@@ -1,11 +1,13 @@
 //! The paper's targets and loss, panel by panel (§3.1, Eqs. 3 and 4).
 
+use std::ops::Range;
+
 use crate::batch::{Outcome, Transitions};
 use crate::critic::Network;
 use crate::kernels::Kernels;
 use crate::kernels::loss::{Gradient, Loss, Pairs};
 use crate::kernels::sort::{Sort, network};
-use crate::kernels::target::Targets;
+use crate::kernels::target::{Combine, Targets};
 use crate::panels::{PANEL, Panels};
 use crate::rule::TargetRule;
 
@@ -13,6 +15,8 @@ use crate::rule::TargetRule;
 pub(crate) struct Bellman<'a> {
     kernels: Kernels,
     network: Vec<(usize, usize)>,
+    n_heads: usize,
+    n_actions: usize,
     rule: &'a TargetRule,
     transitions: &'a Transitions,
 }
@@ -21,56 +25,94 @@ impl<'a> Bellman<'a> {
     pub fn new(critics: &Network, rule: &'a TargetRule, transitions: &'a Transitions) -> Self {
         let k = critics.shape.n_quantiles;
         assert_eq!(rule.n_quantiles(), k, "quantiles of the rule, want those of the critics");
-        Self { kernels: critics.kernels, network: network(k), rule, transitions }
+        let (n_heads, n_actions) = (critics.shape.n_heads, critics.shape.n_actions);
+        Self { kernels: critics.kernels, network: network(k), n_heads, n_actions, rule, transitions }
     }
 
-    /// y from the target critic's outputs at x', which are sorted on the way.
-    pub fn targets(&self, next: &mut Panels, targets: &mut Panels) {
+    /// y from the slow critic's outputs at x', and from those of the critic that chooses, if that is another one. Both are
+    /// sorted on the way.
+    pub fn targets(&self, slow: &mut Panels, choosing: Option<&mut Panels>, targets: &mut Panels) {
         let k = self.rule.n_quantiles();
-        targets.resize(next.n_samples(), k);
-        for panel in 0..next.n_panels() {
-            let width = next.width(panel);
-            let rows = next.panel_mut(panel);
-            self.kernels.run(Sort { network: &self.network, n_quantiles: k, width, rows });
-            self.kernels.run(Targets {
-                sorted: rows,
-                width,
-                score: self.rule.score(),
-                rewards: self.transitions.outcome(panel, Outcome::Reward),
-                continuation: self.transitions.outcome(panel, Outcome::Continuation),
-                out: targets.panel_mut(panel),
-            });
+        let n_heads = if self.rule.is_double() { 1 } else { self.n_heads };
+        targets.resize(slow.n_samples(), n_heads * k);
+        let mut choosing = choosing;
+        for panel in 0..slow.n_panels() {
+            let width = slow.width(panel);
+            self.sort(slow.panel_mut(panel), width);
+            if let Some(choosing) = choosing.as_deref_mut() {
+                let rows = choosing.panel_mut(panel);
+                self.sort(rows, width);
+                self.kernels.run(Combine { rows, n_heads: self.n_heads, least: false });
+                self.kernels.run(Combine { rows: slow.panel_mut(panel), n_heads: self.n_heads, least: true });
+            }
+            let sorted = slow.panel(panel);
+            let chooser = choosing.as_deref().map_or(sorted, |choosing| choosing.panel(panel));
+            for (head, out) in targets.panel_mut(panel).chunks_exact_mut(k * width).enumerate() {
+                let own = self.head(head, width);
+                self.kernels.run(Targets {
+                    choosing: &chooser[own.clone()],
+                    sorted: &sorted[own],
+                    width,
+                    n_quantiles: k,
+                    choice: self.rule.choice(),
+                    rewards: self.transitions.outcome(panel, Outcome::Reward),
+                    continuation: self.transitions.outcome(panel, Outcome::Continuation),
+                    bounds: self.rule.bounds(),
+                    out,
+                });
+            }
         }
+    }
+
+    /// Sorts the quantiles of every action and head.
+    fn sort(&self, rows: &mut [f32], width: usize) {
+        let n_quantiles = self.rule.n_quantiles();
+        self.kernels.run(Sort { network: &self.network, n_quantiles, width, rows });
+    }
+
+    /// The rows of a head in a panel.
+    fn head(&self, head: usize, width: usize) -> Range<usize> {
+        let size = self.n_actions * self.rule.n_quantiles() * width;
+        head * size..(head + 1) * size
     }
 
     /// ∂𝒥/∂z. Raw z, not z̃: output j must stay tied to level η_j while it is trained (§3, Approximation II).
     pub fn gradient(&self, outputs: &Panels, targets: &Panels, gradient: &mut Panels) {
         let batch = outputs.n_samples();
         for panel in 0..outputs.n_panels() {
-            let pairs = self.pairs(panel, outputs, targets);
-            self.kernels.run(Gradient { pairs, batch, out: gradient.panel_mut(panel) });
+            let width = outputs.width(panel);
+            for head in 0..self.n_heads {
+                let pairs = self.pairs(panel, head, outputs, targets);
+                let out = &mut gradient.panel_mut(panel)[self.head(head, width)];
+                self.kernels.run(Gradient { pairs, batch, out });
+            }
         }
     }
 
-    /// 𝒥.
+    /// 𝒥, summed over heads.
     pub fn loss(&self, outputs: &Panels, targets: &Panels) -> f64 {
         let k = self.rule.n_quantiles();
         let mut total = 0.0;
         for panel in 0..outputs.n_panels() {
-            let mut sums = [0.0; PANEL];
-            let pairs = self.pairs(panel, outputs, targets);
-            self.kernels.run(Loss { pairs, sums: &mut sums[..outputs.width(panel)] });
-            total += sums[..outputs.count(panel)].iter().copied().map(f64::from).sum::<f64>();
+            for head in 0..self.n_heads {
+                let mut sums = [0.0; PANEL];
+                let pairs = self.pairs(panel, head, outputs, targets);
+                self.kernels.run(Loss { pairs, sums: &mut sums[..outputs.width(panel)] });
+                total += sums[..outputs.count(panel)].iter().copied().map(f64::from).sum::<f64>();
+            }
         }
         // 𝒥, Eq. (4): mean over the batch and the K×K pairs.
         total / (outputs.n_samples() * k * k) as f64
     }
 
-    fn pairs<'p>(&'p self, panel: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
+    fn pairs<'p>(&'p self, panel: usize, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
+        let (width, k) = (outputs.width(panel), self.rule.n_quantiles());
+        // One set of targets per head, or one for all.
+        let own = if self.rule.is_double() { 0 } else { head };
         Pairs {
-            outputs: outputs.panel(panel),
-            targets: targets.panel(panel),
-            width: outputs.width(panel),
+            outputs: &outputs.panel(panel)[self.head(head, width)],
+            targets: &targets.panel(panel)[own * k * width..][..k * width],
+            width,
             actions: self.transitions.outcome(panel, Outcome::Action),
             eta: self.rule.eta(),
             kappa: self.rule.kappa(),

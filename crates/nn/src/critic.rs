@@ -1,7 +1,7 @@
 //! One critic: forward, backward, update.
 //!
 //! ```text
-//! H_0 = x        H_l = relu(W_l H_{l−1} + b_l)        z = W_L H_{L−1} + b_L
+//! H_0 = x        H_l = relu(norm(W_l H_{l−1} + b_l))        z = W_L H_{L−1} + b_L        norm: see kernels::norm, or none
 //! dW_l = dZ_l H_{l−1}ᵀ       db_l = Σ_s dZ_l       dZ_{l−1} = 1{H_{l−1} > 0} ⊙ W_lᵀ dZ_l
 //! ```
 
@@ -13,6 +13,7 @@ use crate::ensemble::Which;
 use crate::kernels::Kernels;
 use crate::kernels::act::Matvec;
 use crate::kernels::adam::AdamStep;
+use crate::kernels::norm::{Normalise, NormaliseGradient, RowDots, normalise_one};
 use crate::kernels::product::{Finish, Left, Product, RowSums, Start};
 use crate::kernels::transpose::Transpose;
 use crate::panels::{Blocks, Inputs, PANEL, Panels};
@@ -21,7 +22,7 @@ use crate::shape::{Layer, Shape};
 /// The initial weights.
 ///
 /// Hidden weights are He-uniform, U(±√(6/in)), and output weights LeCun-uniform, U(±√(3/in)), times `output_scale`.
-/// Hidden biases are zero. A small scale makes all actions look alike at first. A bias above the largest return makes them
+/// Hidden biases are zero, and a normalisation changes nothing at first (gain 1, shift 0). A small scale makes all actions look alike at first. A bias above the largest return makes them
 /// look good: the critic is then optimistic about actions that were not tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Init {
@@ -68,6 +69,7 @@ impl Critic {
             if is_output {
                 critic.online[layer.bias()].fill(init.output_bias);
             }
+            critic.online[layer.gain()].fill(1.0);
         }
         critic.target = critic.online.clone();
         critic
@@ -114,6 +116,9 @@ pub(crate) struct Network {
 pub(crate) struct Workspace {
     /// H_1 .. H_{L−1}, and their transposes.
     hidden: Vec<Panels>,
+    /// n and s of the normalisations.
+    normalised: Vec<Panels>,
+    inverses: Vec<Panels>,
     hidden_blocks: Vec<Blocks>,
     /// dZ_1 .. dZ_{L−1}.
     hidden_gradients: Vec<Panels>,
@@ -125,11 +130,14 @@ impl Network {
     /// z for every sample, in `outputs`; the activations stay in `work`.
     pub fn forward(&self, parameters: &[f32], inputs: &Panels, work: &mut Workspace, outputs: &mut Panels) {
         assert_eq!(inputs.n_features(), self.shape.n_inputs, "features of the inputs, want n_inputs");
-        work.hidden.resize_with(self.layers.len() - 1, Panels::default);
+        for panels in [&mut work.hidden, &mut work.normalised, &mut work.inverses] {
+            panels.resize_with(self.layers.len() - 1, Panels::default);
+        }
         for (l, layer) in self.layers.iter().enumerate() {
             let (before, after) = work.hidden.split_at_mut(l);
             let from = before.last().unwrap_or(inputs);
             let (to, finish) = match after.first_mut() {
+                Some(hidden) if layer.norm => (hidden, Finish::Keep),
                 Some(hidden) => (hidden, Finish::Relu),
                 None => (&mut *outputs, Finish::Keep),
             };
@@ -152,6 +160,21 @@ impl Network {
                     finish,
                 });
             }
+            if layer.norm {
+                let [normalised, inverse] = [&mut work.normalised[l], &mut work.inverses[l]];
+                normalised.resize(inputs.n_samples(), layer.n_outputs);
+                inverse.resize(inputs.n_samples(), 1);
+                for panel in 0..inputs.n_panels() {
+                    self.kernels.run(Normalise {
+                        rows: to.panel_mut(panel),
+                        width: inputs.width(panel),
+                        gain: &parameters[layer.gain()],
+                        shift: &parameters[layer.shift()],
+                        normalised: normalised.panel_mut(panel),
+                        inverse: inverse.panel_mut(panel),
+                    });
+                }
+            }
         }
     }
 
@@ -167,7 +190,7 @@ impl Network {
         let size = (output_gradient.n_samples(), output_gradient.n_features());
         assert_eq!(size, (n_samples, self.shape.n_outputs()), "size of the output gradient, want B × A·K");
         let n_hidden = self.layers.len() - 1;
-        let Workspace { hidden, hidden_blocks, hidden_gradients, gradient } = work;
+        let Workspace { hidden, normalised, inverses, hidden_blocks, hidden_gradients, gradient } = work;
         hidden_blocks.resize_with(n_hidden, Blocks::default);
         hidden_gradients.resize_with(n_hidden, Panels::default);
         gradient.reserve(parameters.len());
@@ -186,6 +209,17 @@ impl Network {
             if let Some(d_h) = gradients_before.last_mut() {
                 d_h.resize(n_samples, layer.n_inputs);
                 self.input_gradient(layer, parameters, d_z, &hidden[l - 1], d_h);
+                let before = &self.layers[l - 1];
+                if before.norm {
+                    self.norm_gradient(
+                        before,
+                        parameters,
+                        &normalised[l - 1],
+                        &inverses[l - 1],
+                        d_h,
+                        gradient,
+                    );
+                }
             }
         }
         gradient
@@ -249,6 +283,32 @@ impl Network {
         }
     }
 
+    /// The gradient of gain and shift; and d, the gradient behind the normalisation, becomes the one before it.
+    fn norm_gradient(
+        &self,
+        layer: &Layer,
+        parameters: &[f32],
+        normalised: &Panels,
+        inverses: &Panels,
+        d: &mut Panels,
+        gradient: &mut [f32],
+    ) {
+        for panel in 0..d.n_panels() {
+            let (width, count, accumulate) = (d.width(panel), d.count(panel), panel > 0);
+            let (a, b) = (d.panel(panel), normalised.panel(panel));
+            self.kernels.run(RowDots { a, b, width, count, out: &mut gradient[layer.gain()], accumulate });
+            let out = &mut gradient[layer.shift()];
+            self.kernels.run(RowSums { rows: d.panel(panel), width, count, out, accumulate });
+            self.kernels.run(NormaliseGradient {
+                rows: d.panel_mut(panel),
+                width,
+                gain: &parameters[layer.gain()],
+                normalised: normalised.panel(panel),
+                inverse: inverses.panel(panel),
+            });
+        }
+    }
+
     /// Some z of a single input, those from `first` on. The input is padded with zeros to whole vectors, as is `spare`.
     pub fn forward_one(
         &self,
@@ -268,12 +328,16 @@ impl Network {
                 bias: &parameters[layer.bias()][first..],
                 x: input,
                 out,
-                relu: !is_output,
+                relu: !is_output && !layer.norm,
             };
             if is_output {
                 self.kernels.run(matvec(&mut *out));
             } else {
                 self.kernels.run(matvec(&mut to[..layer.n_outputs]));
+                if layer.norm {
+                    let (gain, shift) = (&parameters[layer.gain()], &parameters[layer.shift()]);
+                    normalise_one(&mut to[..layer.n_outputs], gain, shift);
+                }
                 to[layer.n_outputs..padded(layer.n_outputs)].fill(0.0);
                 std::mem::swap(from, to);
             }

@@ -41,7 +41,7 @@ pub enum Which {
 /// use bqrl_math::{Buffer, Purpose, stream};
 /// use bqrl_nn::{Adam, Batch, Ensemble, Init, Shape, TargetRule, Which};
 ///
-/// let shape = Shape { n_inputs: 3, hidden: vec![16], n_actions: 2, n_quantiles: 8, n_critics: 2 };
+/// let shape = Shape { n_inputs: 3, hidden: vec![16], layer_norm: false, n_heads: 1, n_actions: 2, n_quantiles: 8, n_critics: 2 };
 /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
 /// let rule = TargetRule::buffered(&Buffer::new(0.5, 0.2)?, 8, 0.0, 1.0)?;
 ///
@@ -151,7 +151,7 @@ impl Ensemble {
     /// use bqrl_math::{Purpose, stream};
     /// use bqrl_nn::{Ensemble, Init, Remap, Shape, Which};
     ///
-    /// let shape = Shape { n_inputs: 1, hidden: vec![4], n_actions: 1, n_quantiles: 2, n_critics: 1 };
+    /// let shape = Shape { n_inputs: 1, hidden: vec![4], layer_norm: false, n_heads: 1, n_actions: 1, n_quantiles: 2, n_critics: 1 };
     /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
     /// let z = critics.act(Which::Online, &[0.7]);
     /// let mean = Remap { from: [0, 1], mix: 0.5, scale: 1.0, shift: 0.0 };
@@ -282,9 +282,12 @@ impl Ensemble {
         transitions.fill(&self.network.shape, batch, rule.discount())?;
         let bellman = Bellman::new(&self.network, rule, &transitions);
         let losses = self.each_member(|member| {
-            let [mut next, mut targets] = std::mem::take(&mut member.scratch.bellman);
+            let [mut next, mut choosing, mut targets] = std::mem::take(&mut member.scratch.bellman);
             member.forward(Which::Target, &transitions.next_inputs, &mut next);
-            bellman.targets(&mut next, &mut targets);
+            if rule.is_double() {
+                member.forward(Which::Online, &transitions.next_inputs, &mut choosing);
+            }
+            bellman.targets(&mut next, rule.is_double().then_some(&mut choosing), &mut targets);
             let mut loss = 0.0;
             let learned = member.learn(&transitions.inputs, adam, zeta, |outputs, d_outputs| {
                 bellman.gradient(outputs, &targets, d_outputs);
@@ -292,7 +295,7 @@ impl Ensemble {
                     loss = bellman.loss(outputs, &targets);
                 }
             });
-            member.scratch.bellman = [next, targets];
+            member.scratch.bellman = [next, choosing, targets];
             learned.map(|()| loss)
         });
         self.transitions = transitions;
@@ -309,7 +312,7 @@ impl Ensemble {
     /// use bqrl_nn::{Adam, Ensemble, Init, Inputs, Shape, Which};
     ///
     /// // Least squares: 2 outputs towards the constant 3.
-    /// let shape = Shape { n_inputs: 1, hidden: vec![], n_actions: 1, n_quantiles: 2, n_critics: 2 };
+    /// let shape = Shape { n_inputs: 1, hidden: vec![], layer_norm: false, n_heads: 1, n_actions: 1, n_quantiles: 2, n_critics: 2 };
     /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
     /// let inputs = Inputs::from_rows(&[-1.0, 1.0], 1);
     /// for _ in 0..2000 {
@@ -411,6 +414,6 @@ struct Scratch {
     work: Workspace,
     outputs: Panels,
     output_gradient: Panels,
-    /// The target critic's outputs at x', and y.
-    bellman: [Panels; 2],
+    /// The outputs of the slow critic and of the one that chooses at x', and y.
+    bellman: [Panels; 3],
 }

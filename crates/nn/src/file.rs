@@ -1,6 +1,7 @@
 //! Ensembles as safetensors files; the layout is described in the [crate documentation](crate#files).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -8,11 +9,10 @@ use thiserror::Error;
 
 use crate::critic::Critic;
 use crate::ensemble::Ensemble;
-use crate::shape::{Shape, ShapeError};
+use crate::shape::{Layer, Shape, ShapeError};
 
 /// The one key of the file's metadata. A single one, because safetensors writes several in random order.
 const KEY: &str = "bqrl_nn";
-const VERSION: &str = "1";
 const STEPS: &str = "adam.step";
 
 /// A file that holds no ensemble.
@@ -80,9 +80,11 @@ impl Ensemble {
                 for (l, layer) in self.network.layers.iter().enumerate() {
                     let weights = floats[layer.weights()].chunks_exact(layer.stride());
                     let weights = weights.flat_map(|row| &row[..layer.n_inputs]);
-                    let [weight, bias] = names(prefix, m, l);
+                    let [weight, others @ ..] = names(prefix, m, l);
                     tensors.insert(weight, (vec![layer.n_outputs, layer.n_inputs], bytes(weights)));
-                    tensors.insert(bias, (vec![layer.n_outputs], bytes(&floats[layer.bias()])));
+                    for (name, place) in others.into_iter().zip(vectors(layer)) {
+                        tensors.insert(name, (vec![layer.n_outputs], bytes(&floats[place])));
+                    }
                 }
             }
         }
@@ -111,13 +113,15 @@ impl Ensemble {
             let Critic { online, target, first, second, .. } = critic;
             for (prefix, floats) in PREFIXES.iter().zip([online, target, first, second]) {
                 for (l, layer) in ensemble.network.layers.iter().enumerate() {
-                    let [weight, bias] = names(prefix, m, l);
+                    let [weight, others @ ..] = names(prefix, m, l);
                     let weights = read(&file, &weight)?;
                     let rows = floats[layer.weights()].chunks_exact_mut(layer.stride());
                     for (row, values) in rows.zip(weights.chunks_exact(layer.n_inputs)) {
                         row[..layer.n_inputs].copy_from_slice(values);
                     }
-                    floats[layer.bias()].copy_from_slice(&read(&file, &bias)?);
+                    for (name, place) in others.iter().zip(vectors(layer)) {
+                        floats[place].copy_from_slice(&read(&file, name)?);
+                    }
                 }
             }
         }
@@ -153,8 +157,15 @@ fn sets(critic: &Critic) -> [&[f32]; 4] {
     [&critic.online, &critic.target, &critic.first, &critic.second]
 }
 
-fn names(prefix: &str, critic: usize, layer: usize) -> [String; 2] {
-    ["weight", "bias"].map(|part| format!("{prefix}critic.{critic}.layer.{layer}.{part}"))
+fn names(prefix: &str, critic: usize, layer: usize) -> [String; 4] {
+    let parts = ["weight", "bias", "norm.weight", "norm.bias"];
+    parts.map(|part| format!("{prefix}critic.{critic}.layer.{layer}.{part}"))
+}
+
+/// Where bias, gain and shift lie; the latter two only in a layer that is normalised.
+fn vectors(layer: &Layer) -> Vec<Range<usize>> {
+    let all = [layer.bias(), layer.gain(), layer.shift()];
+    all.into_iter().take(if layer.norm { 3 } else { 1 }).collect()
 }
 
 fn bytes<'a>(floats: impl IntoIterator<Item = &'a f32>) -> Vec<u8> {
@@ -183,9 +194,11 @@ fn check_tensors(file: &BTreeMap<String, TensorView>, shape: &Shape) -> Result<(
     for m in 0..shape.n_critics {
         for prefix in PREFIXES {
             for (l, layer) in shape.layers().iter().enumerate() {
-                let [weight, bias] = names(prefix, m, l);
+                let [weight, others @ ..] = names(prefix, m, l);
                 check(weight, Dtype::F32, &[layer.n_outputs, layer.n_inputs])?;
-                check(bias, Dtype::F32, &[layer.n_outputs])?;
+                for (name, _) in others.into_iter().zip(vectors(layer)) {
+                    check(name, Dtype::F32, &[layer.n_outputs])?;
+                }
             }
         }
     }
@@ -208,13 +221,18 @@ fn read(file: &BTreeMap<String, TensorView>, name: &str) -> Result<Vec<f32>, Loa
     Ok(values)
 }
 
-/// For instance `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`.
+/// For instance `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. With normalised layers or several
+/// heads, `version=2`, and `layer_norm=true n_heads=2` after the hidden layers.
 fn describe(shape: &Shape) -> String {
-    let Shape { n_inputs, hidden, n_actions, n_quantiles, n_critics } = shape;
+    let Shape { n_inputs, hidden, layer_norm, n_heads, n_actions, n_quantiles, n_critics } = shape;
     let hidden: Vec<String> = hidden.iter().map(usize::to_string).collect();
     let hidden = hidden.join(",");
+    let (version, more) = match (layer_norm, n_heads) {
+        (false, 1) => (1, String::new()),
+        _ => (2, format!(" layer_norm={layer_norm} n_heads={n_heads}")),
+    };
     format!(
-        "version={VERSION} n_inputs={n_inputs} hidden={hidden} n_actions={n_actions} n_quantiles={n_quantiles} \
+        "version={version} n_inputs={n_inputs} hidden={hidden}{more} n_actions={n_actions} n_quantiles={n_quantiles} \
          n_critics={n_critics}"
     )
 }
@@ -224,7 +242,8 @@ fn parse(metadata: Option<&String>) -> Result<Shape, LoadError> {
     let shape = metadata.and_then(|text| {
         let mut fields = text.split(' ');
         let mut field = |name| fields.next()?.strip_prefix(name)?.strip_prefix('=');
-        if field("version")? != VERSION {
+        let version = field("version")?;
+        if !["1", "2"].contains(&version) {
             return None;
         }
         let n_inputs = field("n_inputs")?.parse().ok()?;
@@ -233,6 +252,8 @@ fn parse(metadata: Option<&String>) -> Result<Shape, LoadError> {
         let shape = Shape {
             n_inputs,
             hidden: widths.map(str::parse).collect::<Result<_, _>>().ok()?,
+            layer_norm: if version == "2" { field("layer_norm")?.parse().ok()? } else { false },
+            n_heads: if version == "2" { field("n_heads")?.parse().ok()? } else { 1 },
             n_actions: field("n_actions")?.parse().ok()?,
             n_quantiles: field("n_quantiles")?.parse().ok()?,
             n_critics: field("n_critics")?.parse().ok()?,

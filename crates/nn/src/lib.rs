@@ -78,7 +78,7 @@ pub use ensemble::{Ensemble, Member, Remap, UpdateError, Which};
 pub use file::LoadError;
 pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
-pub use rule::{RuleError, TargetRule};
+pub use rule::{Choice, RuleError, TargetRule};
 pub use shape::{Shape, ShapeError};
 pub use squash::Squash;
 pub use workload::Workload;

@@ -3,6 +3,7 @@
 //! ```text
 //! score(a) = Σ_j c_j z̃_j                 c_j = w_j/β + tie_break/K             §3, Approximation III
 //! a⁺       = argmax_a score(a)           one action for all quantiles          Eq. (3)
+//! a_i⁺     = argmax_a z̃_i(x', a)         … or one for each: target tracking
 //! y_i      = r + γ(1−d) z̃_i(x', a⁺)      the paper has γ = 1
 //! 𝒥        = mean over the batch and the K×K pairs of ρ_{η_j}^κ(y_i − z_j)     Eq. (4)
 //! ```
@@ -13,10 +14,22 @@ use thiserror::Error;
 /// The rule by which targets are made and compared with the outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetRule {
-    score: Vec<f32>,
+    choice: Choice,
+    /// Whether θ, not θ̄, chooses the next action.
+    double: bool,
+    bounds: (f32, f32),
     eta: Vec<f32>,
     kappa: f32,
     discount: f32,
+}
+
+/// How the next action is chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Choice {
+    /// One for all levels, by Σ_j c_j z̃_j with these coefficients.
+    One(Vec<f32>),
+    /// The best at each level.
+    PerLevel,
 }
 
 /// An invalid rule.
@@ -68,6 +81,33 @@ impl TargetRule {
 
     /// Actions are compared by Σ_j c_j z̃_j for any coefficients.
     pub fn new(score: Vec<f32>, kappa: f64, discount: f64) -> Result<Self, RuleError> {
+        let k = score.len();
+        Self::by(Choice::One(score), k, kappa, discount)
+    }
+
+    /// The best action is chosen at each level by itself: target tracking.
+    pub fn per_level(n_quantiles: usize, kappa: f64, discount: f64) -> Result<Self, RuleError> {
+        Self::by(Choice::PerLevel, n_quantiles, kappa, discount)
+    }
+
+    /// The same rule, but the critic that learns chooses the next action, and its slow copy values it.
+    ///
+    /// With several heads, their mean chooses and the least of them is taken. Without this, each head is a critic of its own.
+    #[must_use]
+    pub fn double(mut self) -> Self {
+        self.double = true;
+        self
+    }
+
+    /// The same rule, with targets clipped to an interval.
+    #[must_use]
+    pub fn within(mut self, low: f32, high: f32) -> Self {
+        assert!(low <= high, "targets in [{low}, {high}]");
+        self.bounds = (low, high);
+        self
+    }
+
+    fn by(choice: Choice, n_quantiles: usize, kappa: f64, discount: f64) -> Result<Self, RuleError> {
         // Residuals are measured in units of κ: in single precision, κ and its inverse must be ordinary numbers.
         if !(kappa > 0.0 && (kappa as f32).is_normal() && (1.0 / kappa as f32).is_normal()) {
             return Err(RuleError::KappaOutOfRange { kappa });
@@ -75,18 +115,29 @@ impl TargetRule {
         if !(0.0..=1.0).contains(&discount) {
             return Err(RuleError::DiscountOutOfRange { discount });
         }
-        let eta = buffer::eta(score.len()).into_iter().map(|eta| eta as f32).collect();
-        Ok(Self { score, eta, kappa: kappa as f32, discount: discount as f32 })
+        let eta = buffer::eta(n_quantiles).into_iter().map(|eta| eta as f32).collect();
+        let bounds = (f32::NEG_INFINITY, f32::INFINITY);
+        Ok(Self { choice, double: false, bounds, eta, kappa: kappa as f32, discount: discount as f32 })
     }
 
     /// K.
     pub fn n_quantiles(&self) -> usize {
-        self.score.len()
+        self.eta.len()
     }
 
-    /// The coefficients c_j of the sorted outputs in the score.
-    pub fn score(&self) -> &[f32] {
-        &self.score
+    /// How the next action is chosen.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Whether the critic that learns chooses the next action.
+    pub fn is_double(&self) -> bool {
+        self.double
+    }
+
+    /// The smallest and the largest target.
+    pub fn bounds(&self) -> (f32, f32) {
+        self.bounds
     }
 
     /// The levels η_j.
@@ -113,11 +164,12 @@ mod tests {
     fn coefficients_match_hand_computation() {
         // K = 5, τ = 0.5, β = 0.3: w = (0, .2, .1, 0, 0), over β = (0, 2/3, 1/3, 0, 0); the tie-break adds .1/5.
         let buffer = Buffer::new(0.5, 0.3).unwrap();
-        let plain = TargetRule::buffered(&buffer, 5, 0.0, 1.0).unwrap();
         let want = [0.0, 2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0];
-        assert!(plain.score().iter().zip(want).all(|(&c, want)| (c - want).abs() < 1e-6), "{plain:?}");
-        let soft = TargetRule::buffered(&buffer, 5, 0.1, 1.0).unwrap();
-        assert!(soft.score().iter().zip(want).all(|(&c, want)| (c - want - 0.02).abs() < 1e-6), "{soft:?}");
+        for (tie_break, more) in [(0.0, 0.0), (0.1, 0.02)] {
+            let rule = TargetRule::buffered(&buffer, 5, tie_break, 1.0).unwrap();
+            let Choice::One(score) = rule.choice() else { panic!("one action, got {rule:?}") };
+            assert!(score.iter().zip(want).all(|(&c, want)| (c - want - more).abs() < 1e-6), "{rule:?}");
+        }
     }
 
     #[test]

@@ -6,15 +6,20 @@ use thiserror::Error;
 
 use crate::aligned::padded;
 
-/// Sizes of an ensemble of critics: M networks x ↦ z(x, a)_j with D inputs, ReLU layers and A·K outputs.
+/// Sizes of an ensemble of critics: M networks with D inputs, ReLU layers and heads x ↦ z(x, a)_j of A·K outputs each.
 ///
-/// Output `a * n_quantiles + j` is quantile j of action a.
+/// Output `(head * n_actions + a) * n_quantiles + j` is quantile j of action a. Heads of one critic share its hidden layers;
+/// critics share nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// D, the length of an input.
     pub n_inputs: usize,
     /// Widths of the hidden layers; none makes the critics linear.
     pub hidden: Vec<usize>,
+    /// Whether hidden layers are normalised before their ReLU.
+    pub layer_norm: bool,
+    /// Heads of each critic.
+    pub n_heads: usize,
     /// A.
     pub n_actions: usize,
     /// K, the number of outputs per action.
@@ -49,9 +54,9 @@ pub enum ShapeError {
 const MAX_PARAMETERS: usize = 1 << 28;
 
 impl Shape {
-    /// A·K, the number of outputs of each critic.
+    /// The number of outputs of each critic: A·K for each head.
     pub fn n_outputs(&self) -> usize {
-        self.n_actions.saturating_mul(self.n_quantiles)
+        self.n_heads.saturating_mul(self.n_actions).saturating_mul(self.n_quantiles)
     }
 
     /// Floating-point operations of the matrix products of one [`train_step`](crate::Ensemble::train_step).
@@ -67,7 +72,7 @@ impl Shape {
         2.0 * (3.0 * all + but_first) * (batch * self.n_critics) as f64
     }
 
-    /// D, the hidden widths, A·K.
+    /// D, the hidden widths, the outputs.
     fn widths(&self) -> Vec<usize> {
         let mut widths = vec![self.n_inputs];
         widths.extend(&self.hidden);
@@ -79,6 +84,7 @@ impl Shape {
         let zero = [
             ("n_inputs", self.n_inputs),
             ("hidden", self.hidden.iter().copied().min().unwrap_or(1)),
+            ("n_heads", self.n_heads),
             ("n_actions", self.n_actions),
             ("n_quantiles", self.n_quantiles),
             ("n_critics", self.n_critics),
@@ -89,11 +95,11 @@ impl Shape {
             return Err(ShapeError::Zero { name });
         }
         // In floating point, so that a wild shape cannot overflow the check itself.
-        let outputs = self.n_actions as f64 * self.n_quantiles as f64;
+        let outputs = self.n_heads as f64 * self.n_actions as f64 * self.n_quantiles as f64;
         let widths = || self.hidden.iter().map(|&width| width as f64);
         let inputs = std::iter::once(self.n_inputs as f64).chain(widths());
         let parameters: f64 =
-            inputs.zip(widths().chain([outputs])).map(|(i, o)| (i + 16.0) * (o + 16.0)).sum();
+            inputs.zip(widths().chain([outputs])).map(|(i, o)| (i + 48.0) * (o + 16.0)).sum();
         if parameters * self.n_critics as f64 > MAX_PARAMETERS as f64 {
             return Err(ShapeError::TooLarge { shape: Box::new(self.clone()), max: MAX_PARAMETERS });
         }
@@ -103,16 +109,19 @@ impl Shape {
     /// The layers of one critic, first to last.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut end = 0;
-        let layer = |pair: &[usize]| {
-            let layer = Layer { n_inputs: pair[0], n_outputs: pair[1], begin: end };
-            end = layer.bias().start + padded(layer.n_outputs);
+        let layer = |(l, pair): (usize, &[usize])| {
+            let is_hidden = l < self.hidden.len();
+            let norm = self.layer_norm && is_hidden;
+            let layer = Layer { n_inputs: pair[0], n_outputs: pair[1], norm, begin: end };
+            end = layer.end();
             layer
         };
-        self.widths().windows(2).map(layer).collect()
+        self.widths().windows(2).enumerate().map(layer).collect()
     }
 }
 
-/// A dense layer, and where its parameters lie among those of its critic: W as `[out][in]`, then b.
+/// A dense layer, and where its parameters lie among those of its critic: W as `[out][in]`, then b, then gain and shift of
+/// its normalisation.
 ///
 /// Rows of W are padded with zeros to whole vectors. A padded weight meets only padded inputs, so its gradient is
 /// exactly zero and it stays zero; in exchange no kernel has a tail.
@@ -123,6 +132,8 @@ impl Shape {
 pub(crate) struct Layer {
     pub n_inputs: usize,
     pub n_outputs: usize,
+    /// Whether it is normalised.
+    pub norm: bool,
     begin: usize,
 }
 
@@ -141,9 +152,23 @@ impl Layer {
         begin..begin + self.n_outputs
     }
 
+    /// g of the normalisation; empty without one.
+    pub fn gain(&self) -> Range<usize> {
+        let begin = self.weights().end + padded(self.n_outputs);
+        begin..begin + if self.norm { self.n_outputs } else { 0 }
+    }
+
+    /// t of the normalisation; empty without one.
+    pub fn shift(&self) -> Range<usize> {
+        let gain = self.gain();
+        let begin = gain.start + padded(gain.len());
+        begin..begin + gain.len()
+    }
+
     /// One past the last parameter, padding included.
     pub fn end(&self) -> usize {
-        self.begin + self.n_outputs * self.stride() + padded(self.n_outputs)
+        let shift = self.shift();
+        shift.start + padded(shift.len())
     }
 }
 
@@ -152,7 +177,15 @@ mod tests {
     use super::*;
 
     fn shape(n_inputs: usize, hidden: &[usize], n_actions: usize) -> Shape {
-        Shape { n_inputs, hidden: hidden.to_vec(), n_actions, n_quantiles: 51, n_critics: 5 }
+        Shape {
+            n_inputs,
+            hidden: hidden.to_vec(),
+            layer_norm: false,
+            n_heads: 1,
+            n_actions,
+            n_quantiles: 51,
+            n_critics: 5,
+        }
     }
 
     #[test]
@@ -166,6 +199,17 @@ mod tests {
                 (2112..2112 + 10 * 64, 2752..2762, 2768),
                 (2768..2768 + 102 * 16, 4400..4502, 4512),
             ]
+        );
+    }
+
+    #[test]
+    fn normalised_layers_have_a_gain_and_a_shift_but_the_output_has_none() {
+        let shape = Shape { layer_norm: true, n_heads: 2, ..shape(28, &[10], 2) };
+        let places: Vec<_> =
+            shape.layers().iter().map(|l| (l.bias(), l.gain(), l.shift(), l.end())).collect();
+        assert_eq!(
+            places,
+            [(320..330, 336..346, 352..362, 368), (3632..3836, 3840..3840, 3840..3840, 3840),]
         );
     }
 

@@ -33,7 +33,15 @@ impl Workload {
             "x" => (128, 64, 4, 32, 64),
             _ => return None,
         };
-        let shape = Shape { n_inputs, hidden: vec![width; 2], n_actions, n_quantiles, n_critics: 5 };
+        let shape = Shape {
+            n_inputs,
+            hidden: vec![width; 2],
+            layer_norm: false,
+            n_heads: 1,
+            n_actions,
+            n_quantiles,
+            n_critics: 5,
+        };
         let buffer = Buffer::new(0.1, 0.05).expect("a valid buffer");
         let rng = &mut stream(7, Purpose::Test);
         let mut normals = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.normal() as f32).collect() };

@@ -6,8 +6,15 @@ use bqrl_nn::{Ensemble, Init, Inputs, Kernels, Shape, Which};
 const N_INPUTS: usize = 7;
 
 fn ensemble(kernels: Kernels) -> Ensemble {
-    let shape =
-        Shape { n_inputs: N_INPUTS, hidden: vec![20, 9], n_actions: 3, n_quantiles: 11, n_critics: 4 };
+    let shape = Shape {
+        n_inputs: N_INPUTS,
+        hidden: vec![20, 9],
+        layer_norm: true,
+        n_heads: 1,
+        n_actions: 3,
+        n_quantiles: 11,
+        n_critics: 4,
+    };
     let init = Init { output_scale: 1.0, output_bias: 0.5 };
     Ensemble::new(shape, init, &mut stream(42, Purpose::Init)).unwrap().with_kernels(kernels)
 }

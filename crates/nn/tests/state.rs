@@ -10,7 +10,15 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 
 fn shape() -> Shape {
-    Shape { n_inputs: 7, hidden: vec![20, 9], n_actions: 3, n_quantiles: 11, n_critics: 5 }
+    Shape {
+        n_inputs: 7,
+        hidden: vec![20, 9],
+        layer_norm: true,
+        n_heads: 2,
+        n_actions: 3,
+        n_quantiles: 11,
+        n_critics: 5,
+    }
 }
 
 fn fresh() -> Ensemble {
@@ -92,7 +100,7 @@ fn one_critic_can_be_made_pessimistic() {
     let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init)).unwrap();
     critics.set_output_bias(1, -3.0);
     let z = critics.act(Which::Target, &[0.0; 7]);
-    assert!(z[..33].iter().all(|&z| z == 0.0) && z[33..66].iter().all(|&z| z == -3.0));
+    assert!(z[..66].iter().all(|&z| z == 0.0) && z[66..132].iter().all(|&z| z == -3.0));
 }
 
 fn refused(file: &[u8]) -> String {
@@ -114,7 +122,7 @@ fn damaged_files_are_refused_with_the_reason() {
     assert!(refused(b"").starts_with("not a safetensors file"));
     assert!(refused(b"garbage, and more of it").starts_with("not a safetensors file"));
     assert!(refused(&fresh().to_bytes()[..5000]).starts_with("not a safetensors file"));
-    assert!(refused(&patched("version=1", "version=2")).contains("got Some(\"version=2 n_inputs=7 "));
+    assert!(refused(&patched("version=2", "version=3")).contains("got Some(\"version=3 n_inputs=7 "));
     assert!(refused(&patched("bqrl_nn", "bqrl_mm")).ends_with("got None"));
     assert!(refused(&patched("n_inputs=7", "n_inputs=0")).contains("n_inputs must be at least 1, got 0"));
     assert!(
@@ -172,7 +180,7 @@ proptest! {
 
     #[test]
     fn no_damage_makes_loading_panic(at in 0..20_000_usize, byte: u8, cut in 0..40_000_usize) {
-        let shape = Shape { n_inputs: 2, hidden: vec![3], n_actions: 2, n_quantiles: 2, n_critics: 2 };
+        let shape = Shape { n_inputs: 2, hidden: vec![3], layer_norm: true, n_heads: 1, n_actions: 2, n_quantiles: 2, n_critics: 2 };
         let mut file = Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).unwrap().to_bytes();
         let n = file.len();
         file[at % n] = byte;

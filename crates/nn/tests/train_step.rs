@@ -21,20 +21,37 @@ fn cases() -> Vec<(Shape, usize)> {
         (9, vec![65], 1, 32, 3, 16),
     ]
     .into_iter()
-    .map(|(n_inputs, hidden, n_actions, n_quantiles, n_critics, batch)| {
-        (Shape { n_inputs, hidden, n_actions, n_quantiles, n_critics }, batch)
+    .enumerate()
+    .map(|(case, (n_inputs, hidden, n_actions, n_quantiles, n_critics, batch))| {
+        // Every second one is normalised; one to three heads. One feature alone is always normalised to zero.
+        let (layer_norm, n_heads) = (case % 2 == 0 && !hidden.contains(&1), 1 + case % 3);
+        (Shape { n_inputs, hidden, layer_norm, n_heads, n_actions, n_quantiles, n_critics }, batch)
     })
     .collect()
 }
 
-fn rules() -> [Rule; 3] {
-    let rule =
-        |tau, beta, tie_break, kappa| Rule { buffer: Buffer::new(tau, beta).unwrap(), tie_break, kappa };
-    [rule(0.1, 0.05, 0.0, 1.0), rule(0.5, 0.5, 0.1, 0.2), rule(0.9, 0.3, 0.0, 3.0)]
+fn rules() -> [Rule; 6] {
+    let free = (f64::NEG_INFINITY, f64::INFINITY);
+    let rule = |tau, beta, tie_break, kappa| Rule {
+        buffer: Some(Buffer::new(tau, beta).unwrap()),
+        tie_break,
+        kappa,
+        double: false,
+        bounds: free,
+    };
+    let per_level = |double, bounds, kappa| Rule { buffer: None, tie_break: 0.0, kappa, double, bounds };
+    [
+        rule(0.1, 0.05, 0.0, 1.0),
+        rule(0.5, 0.5, 0.1, 0.2),
+        rule(0.9, 0.3, 0.0, 3.0),
+        per_level(false, free, 1.0),
+        per_level(true, (-0.5, 0.75), 0.1),
+        Rule { double: true, ..rule(0.5, 0.5, 0.1, 0.2) },
+    ]
 }
 
 fn compiled(rule: Rule, shape: &Shape) -> TargetRule {
-    TargetRule::buffered(&rule.buffer, shape.n_quantiles, rule.tie_break, rule.kappa).unwrap()
+    rule.compiled(shape.n_quantiles)
 }
 
 fn ensemble(shape: &Shape, seed: u64, kernels: Kernels) -> Ensemble {
@@ -70,21 +87,26 @@ fn the_oracle_agrees_with_finite_differences() {
     // Central differences with step 1e-6 err by about 1e-10 where 𝒥 is smooth. Kinks within the step are rare: the seeds
     // are fixed.
     let rng = &mut stream(3, Purpose::Test);
-    for (hidden, rule) in [(vec![], rules()[0]), (vec![6], rules()[1]), (vec![5, 4, 3], rules()[2])] {
-        let shape = Shape { n_inputs: 3, hidden, n_actions: 2, n_quantiles: 5, n_critics: 2 };
+    for (case, hidden) in
+        [vec![], vec![6], vec![5, 4, 3], vec![6], vec![5, 4], vec![7]].into_iter().enumerate()
+    {
+        let (layer_norm, n_heads, rule) = (case > 2, 1 + case % 3, rules()[case]);
+        let shape =
+            Shape { n_inputs: 3, hidden, layer_norm, n_heads, n_actions: 2, n_quantiles: 5, n_critics: 2 };
         let sample = Sample::random(&shape, 9, rng);
         let mut critic = oracle::critics(&ensemble(&shape, 4, Kernels::scalar())).swap_remove(1);
         // Biases begin at zero; a unit whose inputs are all zero would then sit exactly in the kink of ReLU.
         let parameters: Vec<f64> = flat(&critic.online).iter().map(|w| w + 0.1 * rng.normal()).collect();
         oracle::unflatten(&mut critic.online, &parameters);
-        let gradient = flat(&oracle::gradient(&critic.online, &critic.target, rule, 5, &sample));
+        let y = oracle::all_targets(&critic.online, &critic.target, rule, &shape, &sample);
+        let gradient = flat(&oracle::gradient(&critic.online, &y, rule, &shape, &sample));
         for i in 0..parameters.len() {
             let at = |step: f64| {
                 let mut moved = parameters.clone();
                 moved[i] += step;
                 let mut net = critic.online.clone();
                 oracle::unflatten(&mut net, &moved);
-                oracle::loss(&net, &critic.target, rule, 5, &sample)
+                oracle::loss(&net, &y, rule, &shape, &sample)
             };
             let slope = (at(1e-6) - at(-1e-6)) / 2e-6;
             assert!((slope - gradient[i]).abs() < 1e-8, "{shape:?} [{i}]: {slope} against {}", gradient[i]);
@@ -97,7 +119,7 @@ fn gradients_match_the_oracle() {
     for kernels in Kernels::available() {
         for (case, (shape, batch)) in cases().into_iter().enumerate() {
             for done in [None, Some(false), Some(true)] {
-                let rule = rules()[case % 3];
+                let rule = rules()[case % 6];
                 let mut critics = ensemble(&shape, 5, kernels);
                 let mut sample = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
                 if let Some(done) = done {
@@ -113,14 +135,14 @@ fn gradients_match_the_oracle() {
                 let losses = losses.unwrap();
                 for (m, (before, after)) in before.iter().zip(oracle::critics(&critics)).enumerate() {
                     let what = format!("{}, {shape:?}, critic {m}, done {done:?}", kernels.name());
-                    let k = shape.n_quantiles;
-                    let want = flat(&oracle::gradient(&before.online, &before.target, rule, k, &sample));
+                    let y = oracle::all_targets(&before.online, &before.target, rule, &shape, &sample);
+                    let want = flat(&oracle::gradient(&before.online, &y, rule, &shape, &sample));
                     // After the first step the first moment is (1 − β₁) g.
                     let got: Vec<f64> = flat(&after.first).iter().map(|m| m / 0.1).collect();
                     let scale = want.iter().fold(1e-3, |largest: f64, g| largest.max(g.abs()));
                     let relative = |values: &[f64]| values.iter().map(|g| g / scale).collect::<Vec<f64>>();
                     assert_close(&relative(&got), &relative(&want), 1e-5, &what);
-                    let loss = oracle::loss(&before.online, &before.target, rule, k, &sample);
+                    let loss = oracle::loss(&before.online, &y, rule, &shape, &sample);
                     assert_close(&[losses[m]], &[loss], 1e-5, &what);
                 }
             }
@@ -136,20 +158,22 @@ fn hundreds_of_steps_stay_close_to_the_oracle() {
         for (case, (shape, batch)) in
             [cases().swap_remove(3), cases().swap_remove(4), cases().swap_remove(1)].into_iter().enumerate()
         {
-            let rule = rules()[case];
+            let rule = rules()[2 * case + 1];
             let mut critics = ensemble(&shape, 7, kernels);
             let mut wanted = oracle::critics(&critics);
             let rng = &mut stream(8, Purpose::Test);
-            for _ in 0..300 {
+            // Where two actions nearly tie at a level, a rounding error chooses; after many steps such choices add up.
+            let steps = if rule.buffer.is_some() { 300 } else { 30 };
+            for _ in 0..steps {
                 let sample = Sample::random(&shape, batch, rng);
                 critics.train_step(&sample.batch(), &compiled(rule, &shape), &adam, 0.02).unwrap();
                 for critic in &mut wanted {
-                    critic.train_step(rule, shape.n_quantiles, &sample, &adam, 0.02);
+                    critic.train_step(rule, &shape, &sample, &adam, 0.02);
                 }
             }
             for (m, (got, want)) in oracle::critics(&critics).iter().zip(&wanted).enumerate() {
                 let what = format!("{}, {shape:?}, critic {m}", kernels.name());
-                assert_eq!(got.steps, 300);
+                assert_eq!(got.steps, steps);
                 assert_close(&flat(&got.online), &flat(&want.online), 2e-4, &what);
                 assert_close(&flat(&got.target), &flat(&want.target), 2e-4, &what);
                 assert_close(&flat(&got.first), &flat(&want.first), 2e-4, &what);
@@ -162,7 +186,15 @@ fn hundreds_of_steps_stay_close_to_the_oracle() {
 #[test]
 fn a_general_update_with_the_same_gradient_is_the_same_update() {
     // Least squares against hand-made Adam: θ moves by lr · g/(|g| + ε) in the first step.
-    let shape = Shape { n_inputs: 2, hidden: vec![5], n_actions: 2, n_quantiles: 3, n_critics: 3 };
+    let shape = Shape {
+        n_inputs: 2,
+        hidden: vec![5],
+        layer_norm: false,
+        n_heads: 1,
+        n_actions: 2,
+        n_quantiles: 3,
+        n_critics: 3,
+    };
     let mut critics = ensemble(&shape, 9, Kernels::detect());
     let before = oracle::critics(&critics);
     let inputs = Inputs::from_rows(&[1.0, -2.0], 2);
@@ -194,7 +226,15 @@ fn zeta_zero_leaves_the_target_alone() {
 
 #[test]
 fn members_may_learn_from_batches_of_their_own() {
-    let shape = Shape { n_inputs: 1, hidden: vec![], n_actions: 1, n_quantiles: 1, n_critics: 3 };
+    let shape = Shape {
+        n_inputs: 1,
+        hidden: vec![],
+        layer_norm: false,
+        n_heads: 1,
+        n_actions: 1,
+        n_quantiles: 1,
+        n_critics: 3,
+    };
     let mut critics = ensemble(&shape, 9, Kernels::detect()).with_threads(2);
     let batches: Vec<Inputs> = (1..=3).map(|n| Inputs::from_rows(&vec![0.5; n * 40], 1)).collect();
     let samples = critics.each_member(|member| {
@@ -249,7 +289,15 @@ fn a_batch_that_is_not_finite_is_refused_and_changes_nothing() {
 
 #[test]
 fn moments_of_parameters_that_never_move_do_not_become_denormal() {
-    let shape = Shape { n_inputs: 2, hidden: vec![8], n_actions: 2, n_quantiles: 4, n_critics: 2 };
+    let shape = Shape {
+        n_inputs: 2,
+        hidden: vec![8],
+        layer_norm: true,
+        n_heads: 2,
+        n_actions: 2,
+        n_quantiles: 4,
+        n_critics: 2,
+    };
     let mut critics = ensemble(&shape, 9, Kernels::detect());
     let inputs = Inputs::from_rows(&[1.0, -2.0], 2);
     let adam = Adam { beta_1: 0.5, beta_2: 0.5, ..Adam::new(1e-3) };

@@ -46,6 +46,25 @@ fn per_quantile_max_trap_one_next_action_serves_all_quantiles() {
 }
 
 #[test]
+fn target_tracking_takes_the_best_action_at_each_level() {
+    // The same quantiles: (0, 10) and (4, 5). Here the maximum per level, (4, 10), is what is wanted: it is the upper
+    // envelope of the two laws, P(Z ≥ 4) = 1 by action 1 and P(Z ≥ 10) = ½ by action 0.
+    let rule = TargetRule::per_level(2, 100.0, 1.0).unwrap();
+    let (loss, gradient) = step(&[0.0; 4], &[0.0, 10.0, 4.0, 5.0], &rule, 0.0, false);
+    assert_close(&[loss], &[0.5 * 116.0 / 100.0 / 4.0], 1e-6, "loss");
+    assert_close(&gradient, &[-0.25 * 0.14 / 4.0, -0.75 * 0.14 / 4.0, 0.0, 0.0], 1e-6, "gradient");
+}
+
+#[test]
+fn crossing_trap_levels_are_compared_after_sorting() {
+    // Raw quantiles of action 0 cross: (10, 0). Its 25 % quantile is 0, not 10.
+    let rule = TargetRule::per_level(2, 100.0, 1.0).unwrap();
+    let (_, crossed) = step(&[0.0; 4], &[10.0, 0.0, 4.0, 5.0], &rule, 0.0, false);
+    let (_, sorted) = step(&[0.0; 4], &[0.0, 10.0, 4.0, 5.0], &rule, 0.0, false);
+    assert_eq!(crossed, sorted);
+}
+
+#[test]
 fn sorted_loss_trap_raw_outputs_stay_tied_to_their_levels() {
     // y = (1, 3), z = (2, 0): out of order, and it stays so. By hand in bqrl_math::huber: 2.75/4; sorted it would be 1.25/4.
     let (loss, gradient) = step(&[2.0, 0.0], &[3.0, 1.0], &rule(0.0, 1.0), 0.0, false);

@@ -123,6 +123,8 @@ impl TargetTracking {
         let shape = |n_quantiles| Shape {
             n_inputs: encoder.width(),
             hidden: config.hidden.clone(),
+            layer_norm: false,
+            n_heads: 1,
             n_actions: 1,
             n_quantiles,
             n_critics: config.n_critics * spec.n_actions,

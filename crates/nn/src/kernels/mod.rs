@@ -17,6 +17,7 @@
 pub(crate) mod act;
 pub(crate) mod adam;
 pub(crate) mod loss;
+pub(crate) mod norm;
 pub(crate) mod peak;
 pub(crate) mod product;
 pub(crate) mod sort;

@@ -5,15 +5,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bqrl_math::{Buffer, Rng, buffer, huber, score};
-use bqrl_nn::{Adam, Batch, Ensemble, Kernels, Shape};
+use bqrl_nn::{Adam, Batch, Ensemble, Kernels, Shape, TargetRule};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 
-/// W as [out][in], and b.
+/// W as [out][in], b, and gain and shift of the normalisation (or none).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub weight: Vec<Vec<f64>>,
     pub bias: Vec<f64>,
+    pub gain: Vec<f64>,
+    pub shift: Vec<f64>,
 }
 
 pub type Net = Vec<Layer>;
@@ -27,11 +29,25 @@ pub struct Critic {
     pub steps: u64,
 }
 
+/// The rule of a step. Without a buffer, the best action at each level.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    pub buffer: Buffer,
+    pub buffer: Option<Buffer>,
     pub tie_break: f64,
     pub kappa: f64,
+    pub double: bool,
+    pub bounds: (f64, f64),
+}
+
+impl Rule {
+    pub fn compiled(self, n_quantiles: usize) -> TargetRule {
+        let rule = match &self.buffer {
+            Some(buffer) => TargetRule::buffered(buffer, n_quantiles, self.tie_break, self.kappa),
+            None => TargetRule::per_level(n_quantiles, self.kappa, 1.0),
+        };
+        let rule = rule.unwrap().within(self.bounds.0 as f32, self.bounds.1 as f32);
+        if self.double { rule.double() } else { rule }
+    }
 }
 
 /// A minibatch that owns its arrays.
@@ -68,25 +84,82 @@ fn activations(net: &Net, x: &[f64]) -> Vec<Vec<f64>> {
     let mut all = vec![x.to_vec()];
     for (l, layer) in net.iter().enumerate() {
         let h = all.last().unwrap();
-        let out = layer.weight.iter().zip(&layer.bias).map(|(row, b)| {
-            let sum = b + row.iter().zip(h).map(|(w, h)| w * h).sum::<f64>();
-            if l + 1 < net.len() { sum.max(0.0) } else { sum }
-        });
-        let out = out.collect();
+        let sums = layer.weight.iter().zip(&layer.bias);
+        let mut out: Vec<f64> =
+            sums.map(|(row, b)| b + row.iter().zip(h).map(|(w, h)| w * h).sum::<f64>()).collect();
+        if !layer.gain.is_empty() {
+            let (normalised, _) = normalised(&out);
+            let affine = layer.gain.iter().zip(&layer.shift);
+            out = normalised.iter().zip(affine).map(|(n, (gain, shift))| gain * n + shift).collect();
+        }
+        if l + 1 < net.len() {
+            out.iter_mut().for_each(|h| *h = h.max(0.0));
+        }
         all.push(out);
     }
     all
 }
 
-/// y_1..y_K of one transition.
-fn targets(target: &Net, rule: Rule, k: usize, next: &[f64], reward: f64, done: bool) -> Vec<f64> {
+/// n and s of a layer's sums.
+fn normalised(u: &[f64]) -> (Vec<f64>, f64) {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let away: Vec<f64> = u.iter().map(|x| x - mean(u)).collect();
+    let squares: Vec<f64> = away.iter().map(|x| x * x).collect();
+    let inverse = 1.0 / (mean(&squares) + 1e-5).sqrt();
+    (away.iter().map(|x| x * inverse).collect(), inverse)
+}
+
+/// The sorted quantiles of every action of every head.
+fn sorted(net: &Net, shape: &Shape, x: &[f64]) -> Vec<Vec<Vec<f64>>> {
+    let z = forward(net, x);
+    let quantiles = z.chunks(shape.n_quantiles).map(score::sort).collect::<Vec<_>>();
+    quantiles.chunks(shape.n_actions).map(<[_]>::to_vec).collect()
+}
+
+/// Entry by entry over the heads.
+fn combine(heads: &[Vec<Vec<f64>>], by: impl Fn(&[f64]) -> f64) -> Vec<Vec<f64>> {
+    let (n_actions, k) = (heads[0].len(), heads[0][0].len());
+    let entry = |a: usize, j: usize| by(&heads.iter().map(|head| head[a][j]).collect::<Vec<_>>());
+    (0..n_actions).map(|a| (0..k).map(|j| entry(a, j)).collect()).collect()
+}
+
+/// y_1..y_K of one transition, for each head.
+fn targets(
+    online: &Net,
+    target: &Net,
+    rule: Rule,
+    shape: &Shape,
+    next: &[f64],
+    reward: f64,
+    done: bool,
+) -> Vec<Vec<f64>> {
+    let (k, n_heads) = (shape.n_quantiles, shape.n_heads);
+    let clip = |y: f64| y.clamp(rule.bounds.0, rule.bounds.1);
     if done {
-        return vec![reward; k];
+        return vec![vec![clip(reward); k]; n_heads];
     }
-    let score = score::Score::buffered(&rule.buffer, k).with_tie_break(rule.tie_break);
-    let sorted: Vec<Vec<f64>> = forward(target, next).chunks(k).map(score::sort).collect();
-    let scores: Vec<f64> = sorted.iter().map(|z| score.of(z)).collect();
-    sorted[score::argmax(&scores)].iter().map(|z| reward + z).collect()
+    let mut slow = sorted(target, shape, next);
+    let mut choosing = slow.clone();
+    if rule.double {
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+        choosing = vec![combine(&sorted(online, shape, next), mean); n_heads];
+        slow = vec![combine(&slow, least); n_heads];
+    }
+    let of_head = |head: usize| -> Vec<f64> {
+        let best = |j: usize| {
+            let scores: Vec<f64> = choosing[head]
+                .iter()
+                .map(|z| match &rule.buffer {
+                    Some(buffer) => score::Score::buffered(buffer, k).with_tie_break(rule.tie_break).of(z),
+                    None => z[j],
+                })
+                .collect();
+            score::argmax(&scores)
+        };
+        (0..k).map(|j| clip(reward + slow[head][best(j)][j])).collect()
+    };
+    (0..n_heads).map(of_head).collect()
 }
 
 fn row(rows: &[f32], n: usize, sample: usize) -> Vec<f64> {
@@ -94,45 +167,43 @@ fn row(rows: &[f32], n: usize, sample: usize) -> Vec<f64> {
 }
 
 /// 𝒥 as a function of the online parameters, for targets that stay as they are.
-pub fn loss(online: &Net, target: &Net, rule: Rule, k: usize, sample: &Sample) -> f64 {
-    let n_inputs = online[0].weight[0].len();
-    let batch = sample.actions.len();
-    let one = |s: usize| {
-        let y = targets(
-            target,
-            rule,
-            k,
-            &row(&sample.next_inputs, n_inputs, s),
-            sample.rewards[s].into(),
-            sample.done[s],
-        );
-        let z = forward(online, &row(&sample.inputs, n_inputs, s));
+pub fn loss(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sample: &Sample) -> f64 {
+    let (k, batch) = (shape.n_quantiles, sample.actions.len());
+    let one = |s: usize| -> f64 {
+        let z = forward(online, &row(&sample.inputs, shape.n_inputs, s));
+        let heads = z.chunks(shape.n_actions * k).zip(&y[s]);
         let a = sample.actions[s];
-        huber::critic_loss(rule.kappa, &y, &z[a * k..(a + 1) * k])
+        heads.map(|(z, y)| huber::critic_loss(rule.kappa, y, &z[a * k..(a + 1) * k])).sum()
     };
     (0..batch).map(one).sum::<f64>() / batch as f64
 }
 
+/// y of every transition.
+pub fn all_targets(
+    online: &Net,
+    target: &Net,
+    rule: Rule,
+    shape: &Shape,
+    sample: &Sample,
+) -> Vec<Vec<Vec<f64>>> {
+    let one = |s: usize| {
+        let next = row(&sample.next_inputs, shape.n_inputs, s);
+        targets(online, target, rule, shape, &next, sample.rewards[s].into(), sample.done[s])
+    };
+    (0..sample.actions.len()).map(one).collect()
+}
+
 /// ∂𝒥/∂θ.
-pub fn gradient(online: &Net, target: &Net, rule: Rule, k: usize, sample: &Sample) -> Net {
-    let n_inputs = online[0].weight[0].len();
-    let batch = sample.actions.len();
+pub fn gradient(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sample: &Sample) -> Net {
+    let (k, batch) = (shape.n_quantiles, sample.actions.len());
     let eta = buffer::eta(k);
     let mut total = zeros_like(online);
-    for s in 0..batch {
-        let y = targets(
-            target,
-            rule,
-            k,
-            &row(&sample.next_inputs, n_inputs, s),
-            sample.rewards[s].into(),
-            sample.done[s],
-        );
-        let h = activations(online, &row(&sample.inputs, n_inputs, s));
+    for (s, y) in y.iter().enumerate() {
+        let h = activations(online, &row(&sample.inputs, shape.n_inputs, s));
         let mut d_z = vec![0.0; h.last().unwrap().len()];
-        for (j, eta) in eta.iter().enumerate() {
-            let output = sample.actions[s] * k + j;
-            for &y in &y {
+        for (head, j) in (0..shape.n_heads).flat_map(|head| (0..k).map(move |j| (head, j))) {
+            let (output, eta) = ((head * shape.n_actions + sample.actions[s]) * k + j, eta[j]);
+            for &y in &y[head] {
                 let delta = y - h.last().unwrap()[output];
                 let below = if delta < 0.0 { 1.0 } else { 0.0 };
                 let slope = (eta - below).abs() * delta.clamp(-rule.kappa, rule.kappa) / rule.kappa;
@@ -140,6 +211,9 @@ pub fn gradient(online: &Net, target: &Net, rule: Rule, k: usize, sample: &Sampl
             }
         }
         for l in (0..online.len()).rev() {
+            if !online[l].gain.is_empty() {
+                d_z = norm_gradient(&online[l], &mut total[l], &h[l], &d_z);
+            }
             for (o, &d) in d_z.iter().enumerate() {
                 total[l].bias[o] += d;
                 for (i, &h) in h[l].iter().enumerate() {
@@ -154,9 +228,26 @@ pub fn gradient(online: &Net, target: &Net, rule: Rule, k: usize, sample: &Sampl
     total
 }
 
+/// From the gradient behind a normalisation to the one before it; adds the gradients of gain and shift to `total`.
+fn norm_gradient(layer: &Layer, total: &mut Layer, h: &[f64], d: &[f64]) -> Vec<f64> {
+    let sums = layer.weight.iter().zip(&layer.bias);
+    let u: Vec<f64> = sums.map(|(row, b)| b + row.iter().zip(h).map(|(w, h)| w * h).sum::<f64>()).collect();
+    let (n, inverse) = normalised(&u);
+    for f in 0..d.len() {
+        total.gain[f] += d[f] * n[f];
+        total.shift[f] += d[f];
+    }
+    // ∂n_g/∂u_f = s (1{f = g} − 1/F − n_f n_g/F), summed over g.
+    let features = d.len() as f64;
+    let e: Vec<f64> = d.iter().zip(&layer.gain).map(|(d, gain)| d * gain).collect();
+    let slope = |f: usize, g: usize| f64::from(u8::from(f == g)) - 1.0 / features - n[f] * n[g] / features;
+    (0..d.len()).map(|f| inverse * (0..d.len()).map(|g| e[g] * slope(f, g)).sum::<f64>()).collect()
+}
+
 impl Critic {
-    pub fn train_step(&mut self, rule: Rule, k: usize, sample: &Sample, adam: &Adam, zeta: f64) {
-        let gradient = gradient(&self.online, &self.target, rule, k, sample);
+    pub fn train_step(&mut self, rule: Rule, shape: &Shape, sample: &Sample, adam: &Adam, zeta: f64) {
+        let y = all_targets(&self.online, &self.target, rule, shape, sample);
+        let gradient = gradient(&self.online, &y, rule, shape, sample);
         self.steps += 1;
         let t = self.steps as f64;
         let gradient = flat(&gradient);
@@ -190,11 +281,18 @@ fn zeros_like(net: &Net) -> Net {
 }
 
 pub fn flat(net: &Net) -> Vec<f64> {
-    net.iter().flat_map(|layer| layer.weight.iter().flatten().chain(&layer.bias)).copied().collect()
+    let all = |layer: &Layer| -> Vec<f64> {
+        let weights = layer.weight.iter().flatten();
+        weights.chain(&layer.bias).chain(&layer.gain).chain(&layer.shift).copied().collect()
+    };
+    net.iter().flat_map(all).collect()
 }
 
 pub fn unflatten(net: &mut Net, values: &[f64]) {
-    let places = net.iter_mut().flat_map(|layer| layer.weight.iter_mut().flatten().chain(&mut layer.bias));
+    let places = net.iter_mut().flat_map(|layer| {
+        let weights = layer.weight.iter_mut().flatten();
+        weights.chain(&mut layer.bias).chain(&mut layer.gain).chain(&mut layer.shift)
+    });
     for (place, &value) in places.zip(values) {
         *place = value;
     }
@@ -202,7 +300,8 @@ pub fn unflatten(net: &mut Net, values: &[f64]) {
 
 /// A network of constants: no hidden layer, all weights zero, so that its outputs are its biases.
 pub fn constant(outputs: &[f64]) -> Net {
-    vec![Layer { weight: vec![vec![0.0]; outputs.len()], bias: outputs.to_vec() }]
+    let weight = vec![vec![0.0]; outputs.len()];
+    vec![Layer { weight, bias: outputs.to_vec(), gain: vec![], shift: vec![] }]
 }
 
 const PREFIXES: [&str; 4] = ["", "target.", "adam.m.", "adam.v."];
@@ -223,7 +322,10 @@ pub fn critics(ensemble: &Ensemble) -> Vec<Critic> {
                 let n_inputs = file.tensor(&format!("{name}.weight")).unwrap().shape()[1];
                 let weight =
                     floats(&format!("{name}.weight")).chunks(n_inputs).map(<[f64]>::to_vec).collect();
-                Layer { weight, bias: floats(&format!("{name}.bias")) }
+                let norm = ensemble.shape().layer_norm && l + 1 < n_layers;
+                let [gain, shift] = ["norm.weight", "norm.bias"]
+                    .map(|part| if norm { floats(&format!("{name}.{part}")) } else { vec![] });
+                Layer { weight, bias: floats(&format!("{name}.bias")), gain, shift }
             };
             (0..n_layers).map(layer).collect()
         });
