@@ -29,7 +29,7 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Which of our crates each may use: every crate only those to its left in the house.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("bqrl-math", &[]),
     ("bqrl-mdp", &["bqrl-math"]),
     ("bqrl-nn", &["bqrl-math"]),
@@ -50,6 +50,10 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "bqrl-report",
             "bqrl-runs",
         ],
+    ),
+    (
+        "bqrl-fuzz",
+        &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-lab", "bqrl-report", "bqrl-runs"],
     ),
     ("xtask", &[]),
 ];
@@ -192,6 +196,8 @@ fn package() -> Result<(), String> {
         "--workspace",
         "--exclude",
         "bqrl-py",
+        "--exclude",
+        "bqrl-fuzz",
         "--exclude",
         "xtask",
         "--locked",

@@ -173,6 +173,14 @@ pub trait Agent: Send + Sync {
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part>;
     /// Restores the result of [`save`](Self::save), into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
+    /// Refuses the memory of an open episode that this agent cannot have given. Most agents give an empty one.
+    fn check_memo(&self, memo: &Memo) -> Result<(), RestoreError> {
+        if *memo == Memo::default() {
+            Ok(())
+        } else {
+            Err(RestoreError(format!("the memo of an episode must be empty, got {memo:?}")))
+        }
+    }
     /// The learned networks or tables, as a safetensors file that other tools can read.
     fn weights(&self) -> Vec<u8>;
 }

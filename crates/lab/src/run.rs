@@ -187,6 +187,7 @@ impl SeedRun {
         let refused = |error| RunError::Restore { seed, error };
         let records = if let Some(checkpoint) = latest {
             let Saved { progress, positions, .. } = Saved::read(checkpoint).map_err(refused)?;
+            training.check_levels().map_err(refused)?;
             let (there, here) = (progress.clock.steps, training.progress.clock.steps);
             if there != here {
                 let message = format!("it was written at step {there}, the agent is at step {here}");
@@ -342,9 +343,7 @@ fn restore(training: &mut Training, checkpoint: &Loaded, seed: u64, hooks: &Hook
     let Saved { progress, play, .. } = Saved::read(checkpoint).map_err(refused)?;
     let part = |name: &str| checkpoint.part(name);
     training.agent.restore(&part).map_err(refused)?;
-    training.play.restore(play).map_err(|error| refused(RestoreError(error.to_string())))?;
-    training.progress = progress;
-    Ok(())
+    training.restore(progress, play).map_err(refused)
 }
 
 /// The state of training and lanes in a checkpoint.
@@ -364,6 +363,9 @@ impl Saved {
     fn read(checkpoint: &Loaded) -> Result<Self, RestoreError> {
         let bytes =
             checkpoint.part("state.json").ok_or_else(|| RestoreError("state.json: missing".into()))?;
-        serde_json::from_slice(&bytes).map_err(|error| RestoreError(format!("state.json: {error}")))
+        let saved: Self =
+            serde_json::from_slice(&bytes).map_err(|error| RestoreError(format!("state.json: {error}")))?;
+        saved.progress.check()?;
+        Ok(saved)
     }
 }

@@ -141,7 +141,7 @@ impl TargetTracking {
             critics,
             priors,
             prior_t: config.prior_scale,
-            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations),
+            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
             starts: Vec::new(),
             n_starts: 0,
             agent_rng: stream(seed, Purpose::Agent),
