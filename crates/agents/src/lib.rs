@@ -234,7 +234,8 @@ fn most_probable(choice: &[(usize, f64)]) -> usize {
         Ordering::Equal if next.0 < best.0 => *next,
         _ => best,
     };
-    choice.iter().fold((usize::MAX, f64::NEG_INFINITY), more).0
+    // From the first on: of probabilities that are not numbers, some action is the result, and no index that does not exist.
+    choice.iter().copied().reduce(|best, next| more(best, &next)).map_or(usize::MAX, |best| best.0)
 }
 
 /// On a table, ready for exact evaluation.

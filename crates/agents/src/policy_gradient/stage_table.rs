@@ -20,6 +20,9 @@ pub(crate) fn check_widths(widths: &[usize]) -> Result<(), AgentError> {
     require("stage_widths", holds, "be positive and increasing, one at least", &format!("{widths:?}"))
 }
 
+/// The largest number whose sums over all widths are finite.
+const LARGEST: f64 = 1e300;
+
 /// A row of numbers per (h, s).
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageTable {
@@ -53,6 +56,11 @@ impl StageTable {
     /// θ, one table after the other.
     pub fn values(&self) -> &[f64] {
         &self.values
+    }
+
+    /// Whether all θ are so small that their sums are finite: from larger logits no action could be drawn.
+    pub fn is_bounded(&self) -> bool {
+        self.values.iter().all(|value| value.abs() <= LARGEST)
     }
 
     /// θ, to be changed.
