@@ -24,9 +24,11 @@ pub fn write() -> io::Result<()> {
     for name in Setting::names() {
         let mut training = Setting::named(&name).expect("one of them").training();
         training.evaluate().map_err(io::Error::other)?;
-        // An odd number, so that a lane is in the middle of an episode.
-        for _ in 0..23 {
+        // Long enough to learn, and into the middle of an episode.
+        let mut ticks = 0;
+        while ticks < 23 || !training.play.is_open() {
             training.tick().map_err(io::Error::other)?;
+            ticks += 1;
         }
         put("agents", &name.replace(' ', "-"), &saved(&name, &training))?;
     }

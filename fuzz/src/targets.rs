@@ -12,6 +12,7 @@ mod scratch;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+pub use self::agents::restore;
 pub(crate) use self::agents::{Setting, saved};
 pub(crate) use self::replay::{KINDS, played};
 

@@ -273,7 +273,7 @@ impl Episode {
         let (low, high) = (of_stages(low.min(0.0)) - ROUNDING, of_stages(high.max(0.0)) + ROUNDING);
         for (name, sum) in [("collected", collected), ("undiscounted", undiscounted)] {
             if !(sum.is_finite() && (low..=high).contains(sum)) {
-                return Err(format!("{name} is {sum}, want a number from {low} to {high}"));
+                return Err(format!("{name} is {sum:?}, want a number from {low:?} to {high:?}"));
             }
         }
         Ok(())

@@ -131,6 +131,13 @@ fn restored(setting: &Setting, input: &Input) -> Result<Training, RestoreError> 
     Ok(training)
 }
 
+/// Restores a forged checkpoint, without going on from it.
+pub fn restore(input: &Input) -> Result<(), RestoreError> {
+    let name = input.text("setting").unwrap_or_default();
+    let setting = Setting::named(name).ok_or_else(|| RestoreError(format!("no setting {name:?}")))?;
+    restored(&setting, input).map(drop)
+}
+
 pub(super) fn run(input: &Input) -> bool {
     let name = input.text("setting").unwrap_or_default();
     let Some(setting) = Setting::named(name) else { return false };

@@ -80,7 +80,7 @@ pub fn counts(name: &str, values: &[u64]) -> Result<u64, RestoreError> {
 pub fn finite(name: &str, values: &[f64]) -> Result<(), RestoreError> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
-        Some(k) => Err(RestoreError(format!("{name} holds {} at {k}, want finite numbers", values[k]))),
+        Some(k) => Err(RestoreError(format!("{name} holds {:?} at {k}, want finite numbers", values[k]))),
     }
 }
 
@@ -89,7 +89,7 @@ pub fn taken(name: &str, probabilities: &[f64]) -> Result<(), RestoreError> {
     match probabilities.iter().position(|p| !(0.0 < *p && *p <= 1.0)) {
         None => Ok(()),
         Some(k) => {
-            Err(RestoreError(format!("{name} holds {} at {k}, want numbers in (0, 1]", probabilities[k])))
+            Err(RestoreError(format!("{name} holds {:?} at {k}, want numbers in (0, 1]", probabilities[k])))
         }
     }
 }

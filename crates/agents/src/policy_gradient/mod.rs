@@ -143,7 +143,7 @@ impl ActorCritic {
     /// Refuses tables that are no longer finite.
     pub fn check(&self) -> Result<(), LearnError> {
         let diverged = |table| Err(LearnError::TableDiverged { table, step: self.updates });
-        if !self.logits.is_bounded() {
+        if self.logits.unbounded().is_some() {
             diverged("logits")
         } else if !self.values.is_finite() {
             diverged("values")
@@ -177,8 +177,9 @@ impl ActorCritic {
         }
         let mut table = self.logits.clone();
         table.values_mut().copy_from_slice(&logits);
-        if !table.is_bounded() {
-            return Err(saved::wrong("tables.safetensors", &"logits holds a number that is not finite, or too large"));
+        if let Some(logit) = table.unbounded() {
+            let message = format!("logits holds {logit:?}, want numbers from -1e300 to 1e300");
+            return Err(saved::wrong("tables.safetensors", &message));
         }
         let mut values = self.values.clone();
         values.restore(&tables).map_err(|error| saved::wrong("tables.safetensors", &error))?;

@@ -58,9 +58,9 @@ impl StageTable {
         &self.values
     }
 
-    /// Whether all θ are so small that their sums are finite: from larger logits no action could be drawn.
-    pub fn is_bounded(&self) -> bool {
-        self.values.iter().all(|value| value.abs() <= LARGEST)
+    /// A θ that is so large that sums may not be finite, if there is one: from such logits no action could be drawn.
+    pub fn unbounded(&self) -> Option<f64> {
+        self.values.iter().copied().find(|value| value.is_nan() || value.abs() > LARGEST)
     }
 
     /// θ, to be changed.

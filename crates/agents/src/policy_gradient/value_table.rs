@@ -83,7 +83,7 @@ impl ValueTable {
         saved::finite("value_everywhere", &everywhere)?;
         let mut all = counts.iter().chain(&everywhere[1..]);
         if let Some(count) = all.find(|count| !(count.is_finite() && **count >= 0.0)) {
-            return Err(RestoreError(format!("value_counts holds {count}, want numbers of at least 0")));
+            return Err(RestoreError(format!("value_counts holds {count:?}, want numbers of at least 0")));
         }
         self.residuals.values_mut().copy_from_slice(&values);
         self.counts.values_mut().copy_from_slice(&counts);

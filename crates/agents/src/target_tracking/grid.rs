@@ -152,7 +152,7 @@ impl ReturnGrid {
             return Err(RestoreError(format!("the grid is of another problem: {:?}", of(self))));
         }
         if !(low < high && (high - low).is_finite()) {
-            return Err(RestoreError(format!("the grid of {n} steps goes from {low} to {high}")));
+            return Err(RestoreError(format!("the grid of {n} steps goes from {low:?} to {high:?}")));
         }
         let ranges = self.collected.iter().flat_map(|range| [range.0, range.1]);
         let numbers = [self.continued, self.reward, self.unit].into_iter().chain(self.largest);
@@ -160,7 +160,7 @@ impl ReturnGrid {
         saved::finite("the grid", &numbers)?;
         if self.unit < 0.0 || self.recent.len() > RECENT {
             let n = self.recent.len();
-            return Err(RestoreError(format!("the grid has the unit {} and {n} recent returns", self.unit)));
+            return Err(RestoreError(format!("the grid has the unit {:?} and {n} recent returns", self.unit)));
         }
         saved::count("the grid's episodes", self.episodes).map(drop)
     }

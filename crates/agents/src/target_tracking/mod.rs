@@ -492,7 +492,7 @@ impl TargetTracking {
         // A call of `learn` makes all updates that are due. Some may be left where an environment failed before it.
         let most = 1.0 + self.config.updates_per_step * MOST_PENDING;
         if !(0.0..=most).contains(due) {
-            return Err(RestoreError(format!("due is {due}, want a number from 0 to {most}")));
+            return Err(RestoreError(format!("due is {due:?}, want a number from 0 to {most:?}")));
         }
         if let Some(start) = starts.iter().find(|start| !self.space.holds(start)) {
             return Err(RestoreError(format!("starts holds {start:?}, which the environment does not have")));
