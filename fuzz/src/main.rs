@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bqrl_fuzz::engine::{self, Plan};
+use bqrl_fuzz::targets::CANARY;
 use bqrl_fuzz::{TARGETS, Target, seeds};
 
 /// Executions per target unless told otherwise.
@@ -79,7 +80,7 @@ fn run(mut words: &[&str]) -> Result<ExitCode, String> {
 }
 
 fn named(name: &str) -> Result<&'static Target, String> {
-    TARGETS.iter().find(|target| target.name == name).ok_or_else(|| {
+    TARGETS.iter().chain([&CANARY]).find(|target| target.name == name).ok_or_else(|| {
         let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
         format!("no target {name:?}, want one of {}", names.join(", "))
     })

@@ -43,10 +43,12 @@ pub fn write() -> io::Result<()> {
         }
     }
     let shape = Shape { n_inputs: 3, hidden: vec![4], n_actions: 2, n_quantiles: 2, n_critics: 2 };
-    let networks = Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).map_err(io::Error::other)?;
+    let networks =
+        Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).map_err(io::Error::other)?;
     put("networks", "small", &Input::one("networks.safetensors", &networks.to_bytes()))?;
     let shape = Shape { n_inputs: 1, hidden: vec![], n_actions: 1, n_quantiles: 1, n_critics: 1 };
-    let networks = Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).map_err(io::Error::other)?;
+    let networks =
+        Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).map_err(io::Error::other)?;
     put("networks", "linear", &Input::one("networks.safetensors", &networks.to_bytes()))?;
     checkpoints()?;
     runs()
@@ -80,10 +82,20 @@ fn runs() -> io::Result<()> {
     let stop = AtomicBool::new(false);
     let hooks = Hooks { stop: &stop, watch: &|_| {}, warn: &|_| {}, clock: &|| 1e9 };
     for (name, algo, problem, settings) in [
-        ("1-levels", "qr-dqn", "asset-selling", &["run.episodes=6", "run.seeds=[1, 2]", "agent.hidden=[4]"][..]),
+        (
+            "1-levels",
+            "qr-dqn",
+            "asset-selling",
+            &["run.episodes=6", "run.seeds=[1, 2]", "agent.hidden=[4]"][..],
+        ),
         ("2-drawn", "ppo", "gamble-chain", &["run.episodes=6", "run.seeds=[1]"]),
         ("3-steps", "target-tracking", "asset-selling", &["run.steps=12", "run.lanes=2", "agent.hidden=[4]"]),
-        ("4-begun", "deep-bqrl", "asset-selling", &["run.episodes=9", "run.seeds=[1, 2]", "agent.hidden=[4]"]),
+        (
+            "4-begun",
+            "deep-bqrl",
+            "asset-selling",
+            &["run.episodes=9", "run.seeds=[1, 2]", "agent.hidden=[4]"],
+        ),
     ] {
         let directory = tempfile::tempdir()?;
         let mut layers = Layers::of(algo, problem).map_err(io::Error::other)?;
@@ -102,8 +114,8 @@ fn runs() -> io::Result<()> {
         if name == "4-begun" {
             let task = bqrl_lab::batch::load(&config).map_err(io::Error::other)?;
             let references = Arc::new(References::new(&*task, config.levels().map_err(io::Error::other)?));
-            let mut run =
-                SeedRun::open(&config, task, references, 1, &dir.seed(1), &hooks).map_err(io::Error::other)?;
+            let mut run = SeedRun::open(&config, task, references, 1, &dir.seed(1), &hooks)
+                .map_err(io::Error::other)?;
             for _ in 0..8 {
                 run.tick(&hooks).map_err(io::Error::other)?;
             }
@@ -118,10 +130,9 @@ fn runs() -> io::Result<()> {
         for (_, bytes) in input.files.iter_mut().filter(|(name, _)| name == "summary.json") {
             *bytes = String::from_utf8_lossy(bytes).replace(&path.display().to_string(), name).into_bytes();
         }
-        // Not read by a report, and machine dependent: the events' times and the paths are not.
-        input.files.retain(|(name, _)| {
-            !name.contains("checkpoints/") && !name.contains("tfevents") && !name.ends_with("weights.safetensors")
-        });
+        // A report does not read these; the lock holds the number of a process.
+        let other = ["checkpoints/", "tfevents", "weights.safetensors", ".bqrl-lock"];
+        input.files.retain(|(name, _)| !other.iter().any(|other| name.contains(other)));
         put("run", name, &input)?;
         if name == "1-levels" {
             let policy = input.get("seed-1/policy.csv").expect("a finished run has its policy");

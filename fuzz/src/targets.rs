@@ -1,6 +1,7 @@
 //! The targets: a reader each, and some use of what it accepts.
 
 mod agents;
+mod canary;
 mod checkpoint;
 mod config;
 mod mdp;
@@ -83,6 +84,10 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
+/// Not one of them: it fails on purpose, so that the engine can be tested.
+pub const CANARY: Target =
+    Target { name: "canary", about: "fails as told", file: Some("canary.txt"), run: canary::run };
+
 impl Target {
     /// The files of an input.
     pub fn decode(&self, bytes: &[u8]) -> Input {
@@ -99,7 +104,8 @@ impl Target {
 
     /// The folder of its seeds.
     pub fn folder(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(self.name)
+        let folder = if self.name == CANARY.name { "tests" } else { "seeds" };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(self.name)
     }
 
     /// Its seeds, in the order of their names.

@@ -106,7 +106,13 @@ fn counters_that_would_overflow_are_refused() {
         state(setting, "agent.json", pointer, &json!(HUGE), "is 1152921504606846976, want at most 2^53");
     }
     let networks = "critics.safetensors";
-    array("qr-dqn gamble-chain", networks, "adam.step", &i64::MAX.to_le_bytes(), "holds 9223372036854776000 at 0");
+    array(
+        "qr-dqn gamble-chain",
+        networks,
+        "adam.step",
+        &i64::MAX.to_le_bytes(),
+        "holds 9223372036854776000 at 0",
+    );
     for pointer in ["/progress/clock/steps", "/progress/clock/episodes", "/progress/recent_lengths/0"] {
         state("ppo gamble-chain", "state.json", pointer, &json!(HUGE), "is 1152921504606846976");
     }
@@ -132,7 +138,8 @@ fn target_tracking_refuses_work_without_end_and_a_grid_without_width() {
 #[test]
 fn var_q_refuses_a_table_that_its_update_cannot_use() {
     let setting = "var-q asset-selling";
-    let forge = |part: &str, name: &str, number: &[u8], words: &str| array(setting, part, name, number, words);
+    let forge =
+        |part: &str, name: &str, number: &[u8], words: &str| array(setting, part, name, number, words);
     forge("table.safetensors", "q", &NAN, "q holds NaN");
     forge("table.safetensors", "q", &(-1e9_f64).to_le_bytes(), "q falls from level to level");
     forge("table.safetensors", "visits", &HUGE.to_le_bytes(), "visits is 1152921504606846976");

@@ -7,6 +7,10 @@
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
 //! `cargo xtask house` checks the rules of the house alone. `cargo xtask package` makes the packages of all crates that are
 //! published. `cargo xtask deny` runs cargo-deny, which also looks for known vulnerabilities; nothing else here needs it.
+//! `cargo xtask fuzz` feeds hostile files to every reader for as long as it is told, guided by coverage; it needs a C++
+//! compiler. The short form, without one, is part of `cargo xtask test`.
+
+mod fuzz;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -71,8 +75,9 @@ fn main() -> ExitCode {
         "house" => check_house(),
         "package" => package(),
         "deny" => deny(),
+        "fuzz" => fuzz::run(),
         _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
-                  house | package | deny"
+                  house | package | deny | fuzz [TARGET …] [--executions N] [--seed S]"
             .to_owned()),
     };
     match result {

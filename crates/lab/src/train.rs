@@ -199,7 +199,8 @@ impl Training {
             return Err(RestoreError(format!("state.json: evaluations of {got} levels, want {want}")));
         }
         if distribution.is_some() != self.agent.is_stochastic() {
-            let message = "state.json: a distribution is evaluated where the policy is stochastic, and only there";
+            let message =
+                "state.json: a distribution is evaluated where the policy is stochastic, and only there";
             return Err(RestoreError(message.to_owned()));
         }
         Ok(())

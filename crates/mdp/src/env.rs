@@ -48,7 +48,8 @@ impl ObservationSpace {
             (Self::Discrete { .. }, Observation::Index(index)) => *index < n,
             (Self::Dense(_), Observation::Dense(values)) => values.len() == n,
             (Self::Bits(_), Observation::Bits(words)) => {
-                let padding = if n.is_multiple_of(64) { 0 } else { words.get(n / 64).map_or(0, |w| w >> (n % 64)) };
+                let padding =
+                    if n.is_multiple_of(64) { 0 } else { words.get(n / 64).map_or(0, |w| w >> (n % 64)) };
                 words.len() == n.div_ceil(64) && padding == 0
             }
             (Self::Bytes { .. }, Observation::Bytes(bytes)) => bytes.len() == n,

@@ -54,6 +54,7 @@ pub(super) fn replace_number(file: &mut Vec<u8>, rng: &mut Rng) {
     let from = rng.below(file.len().max(1));
     let Some(first) = (from..file.len()).find(|&k| file[k].is_ascii_digit()) else { return };
     let begin = file[..first].iter().rposition(|byte| !is_part(byte)).map_or(0, |last| last + 1);
-    let end = file[first..].iter().position(|byte| !is_part(byte)).map_or(file.len(), |length| first + length);
+    let end =
+        file[first..].iter().position(|byte| !is_part(byte)).map_or(file.len(), |length| first + length);
     file.splice(begin..end, number(rng).bytes());
 }

@@ -36,7 +36,9 @@ fn next(space: &ObservationSpace, before: Option<&Observation>, rng: &mut Rng) -
     match space {
         ObservationSpace::Discrete { n, .. } => Observation::Index(rng.below(*n)),
         ObservationSpace::Dense(_) => Observation::Dense(vec![rng.normal() as f32, 1.0]),
-        ObservationSpace::Bits(_) => Observation::Bits(vec![rng.below(1 << 40) as u64, rng.below(1 << 6) as u64]),
+        ObservationSpace::Bits(_) => {
+            Observation::Bits(vec![rng.below(1 << 40) as u64, rng.below(1 << 6) as u64])
+        }
         ObservationSpace::Bytes { .. } => {
             let group: Vec<u8> = (0..4).map(|_| rng.below(256) as u8).collect();
             Observation::Bytes(match before {
@@ -54,7 +56,8 @@ fn play(replay: &mut Replay, space: &ObservationSpace, transitions: usize, rng: 
         let lane = rng.below(LANES);
         let (stage, seen, collected) = open[lane].take().unwrap_or_else(|| (0, next(space, None, rng), 0.0));
         let after = next(space, Some(&seen), rng);
-        let end = [End::NotYet, End::NotYet, End::NotYet, End::Terminated, End::Horizon, End::Cutoff][rng.below(6)];
+        let end =
+            [End::NotYet, End::NotYet, End::NotYet, End::Terminated, End::Horizon, End::Cutoff][rng.below(6)];
         let reward = rng.below(4) as f64;
         replay.store(
             lane,
@@ -111,7 +114,10 @@ pub(super) fn run(input: &Input) -> bool {
             let seen = drawn.next.iter().map(|next| &next.1).chain([&drawn.x.1]);
             seen.for_each(|observation| assert!(space.holds(observation), "{observation:?}"));
         }
-        assert!(restored(&space, &saved(kind, &replay)).is_some(), "what was accepted can be saved and restored");
+        assert!(
+            restored(&space, &saved(kind, &replay)).is_some(),
+            "what was accepted can be saved and restored"
+        );
     }
     true
 }

@@ -23,7 +23,11 @@ thread_local! {
 fn is_inside(name: &str) -> bool {
     let plain = |part: &str| {
         let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        !part.is_empty() && part.len() < 100 && !part.starts_with("..") && part != "." && part.chars().all(known)
+        !part.is_empty()
+            && part.len() < 100
+            && !part.starts_with("..")
+            && part != "."
+            && part.chars().all(known)
     };
     name.split('/').count() <= 3 && name.split('/').all(plain)
 }
@@ -37,10 +41,8 @@ fn directory() -> TempDir {
 /// Calls `work` with a directory that holds exactly the files of the input.
 pub(super) fn with_files<R>(input: &Input, work: impl FnOnce(&Path) -> R) -> R {
     SCRATCH.with_borrow_mut(|scratch| {
-        let Scratch { directory, files } = scratch.get_or_insert_with(|| Scratch {
-            directory: directory(),
-            files: BTreeMap::new(),
-        });
+        let Scratch { directory, files } =
+            scratch.get_or_insert_with(|| Scratch { directory: directory(), files: BTreeMap::new() });
         let wanted: BTreeMap<&str, &[u8]> = input
             .files
             .iter()

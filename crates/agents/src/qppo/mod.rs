@@ -399,16 +399,14 @@ impl Agent for Qppo {
             let values = table.f64(name)?;
             saved::finite(name, &values).map(|()| values)
         };
-        let (logits, values) =
-            (numbers("logits").map_err(in_table)?, numbers("values").map_err(in_table)?);
+        let (logits, values) = (numbers("logits").map_err(in_table)?, numbers("values").map_err(in_table)?);
         let (sizes, want) = ((logits.len(), values.len()), (self.logits.len(), self.values.len()));
         if sizes != want {
             return Err(RestoreError(format!("table.safetensors: sizes {sizes:?}, want {want:?}")));
         }
         let bytes = saved::part("batch.safetensors", file)?;
         let in_batch = |error| saved::wrong("batch.safetensors", &error);
-        let (batch, open) =
-            self.read_batch(&Arrays::read(&bytes).map_err(in_batch)?).map_err(in_batch)?;
+        let (batch, open) = self.read_batch(&Arrays::read(&bytes).map_err(in_batch)?).map_err(in_batch)?;
         let State { q, updates, rng } = saved::json("agent.json", file)?;
         saved::count("agent.json: updates", updates)?;
         self.rng = saved::at(rng);

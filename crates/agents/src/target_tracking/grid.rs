@@ -160,7 +160,10 @@ impl ReturnGrid {
         saved::finite("the grid", &numbers)?;
         if self.unit < 0.0 || self.recent.len() > RECENT {
             let n = self.recent.len();
-            return Err(RestoreError(format!("the grid has the unit {:?} and {n} recent returns", self.unit)));
+            return Err(RestoreError(format!(
+                "the grid has the unit {:?} and {n} recent returns",
+                self.unit
+            )));
         }
         saved::count("the grid's episodes", self.episodes).map(drop)
     }

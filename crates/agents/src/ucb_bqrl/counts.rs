@@ -78,7 +78,9 @@ impl Counts {
         // A reward that was discounted and restored may differ by rounding.
         let room = 1e-6 * (1.0 + bottom.abs().max(top.abs()));
         if let Some(reward) = reward.iter().find(|r| !(bottom - room..=top + room).contains(*r)) {
-            return Err(RestoreError(format!("reward holds {reward:?}, want rewards from {bottom:?} to {top:?}")));
+            return Err(RestoreError(format!(
+                "reward holds {reward:?}, want rewards from {bottom:?} to {top:?}"
+            )));
         }
         for (((row, next), reward), count) in row.into_iter().zip(next).zip(reward).zip(count) {
             let index = row as usize;

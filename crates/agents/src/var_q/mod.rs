@@ -418,7 +418,8 @@ impl Agent for VarQ {
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let bytes = saved::part("table.safetensors", file)?;
         let in_table = |error| saved::wrong("table.safetensors", &error);
-        let (q, visits, starts) = self.read_table(&Arrays::read(&bytes).map_err(in_table)?).map_err(in_table)?;
+        let (q, visits, starts) =
+            self.read_table(&Arrays::read(&bytes).map_err(in_table)?).map_err(in_table)?;
         let bytes = saved::part("steps.safetensors", file)?;
         let in_steps = |error| saved::wrong("steps.safetensors", &error);
         let (steps, episodes, open) =

@@ -163,6 +163,11 @@ fn errors_name_file_and_line() {
         ("seed-7/episodes.csv", Some("episode,episode_return,length\n1,0.25,1\n"), "want 2 episodes"),
         (
             "seed-7/episodes.csv",
+            Some("episode,episode_return,length\n1,0.25,18446744073709551615\n2,1,1\n"),
+            "line 2: length must be a whole number up to 2^53, got \"18446744073709551615\"",
+        ),
+        (
+            "seed-7/episodes.csv",
             Some("episode,episode_return,length\n2,0.25,1\n"),
             "line 2: want episode 1, got 2",
         ),

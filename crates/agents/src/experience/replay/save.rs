@@ -17,9 +17,9 @@ use std::collections::VecDeque;
 
 use super::super::arrays::{self, Array, Arrays};
 use super::super::saved::{self, Body, Part, Parts};
-use super::{Limits, Replay};
 use super::lane::{Detached, Lane, Waiting};
 use super::rows::{Base, Header, Layout, end_of};
+use super::{Limits, Replay};
 use crate::RestoreError;
 use bqrl_mdp::trajectory::{End, Observation};
 
@@ -314,8 +314,9 @@ impl Replay {
             let bytes = &bytes[k * layout.width()..(k + 1) * layout.width()];
             self.check_observation("waiting_observations", bytes)?;
             // Stages are stored in 32 bits.
-            let stage = u32::try_from(stages[k])
-                .map_err(|_| RestoreError(format!("waiting_stages holds {}, want less than 2^32", stages[k])))?;
+            let stage = u32::try_from(stages[k]).map_err(|_| {
+                RestoreError(format!("waiting_stages holds {}, want less than 2^32", stages[k]))
+            })?;
             let x = (stage as usize, layout.read(bytes), collected[k]);
             let lane = lanes.get_mut(lane as usize).ok_or_else(|| RestoreError("a lane too many".into()))?;
             lane.waiting = Some(Waiting { x, shifts: shifts[k] == 1 });
