@@ -85,7 +85,8 @@ fn a_replay_whose_counts_do_not_add_up_is_refused() {
     };
     forge("stored", u64::MAX, "stored is 18446744073709551615, want at most 2^53");
     forge("stored", 1000, "transition 992 is missing");
-    forge("block", 1, "block is 1, want");
+    forge("block", 0, "block is 0, want");
+    forge("block", 1, "the segments do not match");
     forge("first_segment", HUGE, "first_segment is 1152921504606846976, want 0");
     forge("marks", 3, "want 0 after 3 transitions");
     forge("capacity", 7, "rings of 7 transitions");

@@ -68,11 +68,11 @@ impl Segments {
         }
     }
 
-    /// Reads the saved marks of a replay that has stored this many transitions, in segments of this length.
-    fn read(open: &Arrays, stored: &[u64], block: u64) -> Result<Self, RestoreError> {
-        let saved_block = open.one_u64("block")?;
-        if saved_block != block {
-            return Err(RestoreError(format!("block is {saved_block}, want {block}")));
+    /// Reads the saved marks of a replay that has stored this many transitions.
+    fn read(open: &Arrays, stored: &[u64]) -> Result<Self, RestoreError> {
+        let block = open.one_u64("block")?;
+        if block == 0 || block > u64::from(u32::MAX) {
+            return Err(RestoreError(format!("block is {block}, want a number from 1 to 2^32 - 1")));
         }
         let marks = open.u64("marks")?;
         let marks: VecDeque<Box<[u64]>> = marks.chunks(stored.len()).map(Into::into).collect();
@@ -301,7 +301,7 @@ impl Replay {
             lanes.push(lane);
         }
 
-        let segments = Segments::read(open, &stored, self.segments.block)?;
+        let segments = Segments::read(open, &stored)?;
         let which = open.u64("waiting_lanes")?;
         let (stages, collected) = (open.u64("waiting_stages")?, open.f64("waiting_collected")?);
         let (shifts, bytes) = (open.u8("waiting_shifts")?, open.raw("waiting_observations", layout.dtype())?);
