@@ -73,7 +73,7 @@ mod tests {
             Input { files: vec![("a/b.json".into(), b"{}\n=== x 1\n".to_vec()), ("c".into(), vec![])] };
         let bytes = input.to_bytes();
         assert_eq!(Input::from_bytes(&bytes), input);
-        assert_eq!(Input::from_bytes(&bytes[..20]).files, [("a/b.json".to_owned(), b"{}\n".to_vec())]);
+        assert_eq!(Input::from_bytes(&bytes[..19]).files, [("a/b.json".to_owned(), b"{}\n".to_vec())]);
         assert_eq!(Input::from_bytes(b"nothing"), Input::default());
     }
 }
