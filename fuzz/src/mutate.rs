@@ -79,7 +79,7 @@ pub fn mutate_file(name: &str, file: &mut Vec<u8>, other: &[u8], rng: &mut Rng) 
     let changed = match Format::of(name) {
         Format::Json if structured => json::mutate(file, rng),
         Format::Tensors if structured => tensors::mutate(file, rng),
-        Format::Text if structured => text::mutate(file, other, rng),
+        Format::Text if structured => Some(text::mutate(file, other, rng)),
         _ => None,
     };
     match changed {

@@ -75,7 +75,7 @@ fn lengthen(value: &mut Value, rng: &mut Rng) {
     if let Value::Array(values) = value {
         let times = [1, 1, 2, 50][rng.below(4)];
         let all = values.clone();
-        (0..times).for_each(|_| values.extend(all.iter().cloned().take(8)));
+        (0..times).for_each(|_| values.extend(all.iter().take(8).cloned()));
     } else {
         *value = Value::Array(vec![value.clone(), value.clone()]);
     }

@@ -30,7 +30,7 @@ const WORDS: [&str; 22] = [
     "1979-05-27T07:32:00Z",
 ];
 
-pub(super) fn mutate(file: &[u8], other: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
+pub(super) fn mutate(file: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = file.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
     let k = rng.below(lines.len());
     match rng.below(12) {
@@ -56,7 +56,7 @@ pub(super) fn mutate(file: &[u8], other: &[u8], rng: &mut Rng) -> Option<Vec<u8>
         6 | 7 => bytes::replace_number(&mut lines[k], rng),
         _ => field(&mut lines[k], rng),
     }
-    Some(lines.join(&b'\n'))
+    lines.join(&b'\n')
 }
 
 /// One field of a line: replaced, removed, repeated or swapped with another. Cells lie between commas; a key and its value

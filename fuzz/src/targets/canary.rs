@@ -7,7 +7,7 @@ use crate::Input;
 pub(super) fn run(input: &Input) -> bool {
     match input.text("canary.txt").unwrap_or_default().trim() {
         "panic" => panic!("the canary was told to panic"),
-        "hang" => std::thread::sleep(Duration::from_secs(3600)),
+        "hang" => std::thread::sleep(Duration::from_hours(1)),
         "allocate" => drop(std::hint::black_box(vec![0_u8; 1 << 30])),
         "overflow" => {
             std::hint::black_box(deeper(1));

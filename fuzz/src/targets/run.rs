@@ -22,7 +22,7 @@ pub(super) fn run(input: &Input) -> bool {
         let runs = [run];
         let Ok(study) = Study::new(&runs) else { return false };
         let page = document(&study, "0");
-        assert!(!page.html.contains("\u{1b}"), "an escape reached the page");
+        assert!(!page.html.contains('\u{1b}'), "an escape reached the page");
         let mut hasher = DefaultHasher::new();
         page.html.hash(&mut hasher);
         if hasher.finish().is_multiple_of(PER_PNG) {

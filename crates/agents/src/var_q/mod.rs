@@ -442,12 +442,14 @@ impl Agent for VarQ {
     }
 }
 
+/// q, the visits and the starts.
+type SavedTable = (Vec<f64>, Vec<u64>, Vec<u64>);
 /// Steps of whole episodes, where those begin, and open episodes.
 type SavedSteps = (Vec<Step>, Vec<usize>, OpenEpisodes<Step>);
 
 impl VarQ {
     /// q, the visits and the starts of a checkpoint.
-    fn read_table(&self, table: &Arrays) -> Result<(Vec<f64>, Vec<u64>, Vec<u64>), RestoreError> {
+    fn read_table(&self, table: &Arrays) -> Result<SavedTable, RestoreError> {
         let (q, visits, starts) = (table.f64("q")?, table.u64("visits")?, table.u64("starts")?);
         let sizes = (q.len(), visits.len(), starts.len());
         let want = (self.q.len(), self.visits.len(), self.starts.len());

@@ -278,7 +278,11 @@ fn errors_in_runs_of_steps_name_file_and_line() {
     let row = |text: &str| format!("{STEP_HEADER}\n0,0,0.1,1,1,2,0,1\n{text}\n");
     let cases = [
         ("seed-8/evaluations.csv", row("0,0,0.1,1,1,2,0,1"), "line 3: want a step later than that of the"),
-        ("seed-8/evaluations.csv", row("1,,0.1,1,1,2,0,1"), "line 3: step must be a whole number up to 2^53, got \"\""),
+        (
+            "seed-8/evaluations.csv",
+            row("1,,0.1,1,1,2,0,1"),
+            "line 3: step must be a whole number up to 2^53, got \"\"",
+        ),
         ("seed-8/evaluations.csv", row("1,9,0.1,1,1,2,3,1"), "line 3: want low <= high"),
         ("seed-8/evaluations.csv", row("1,9,0.1,1,1,2,,1"), "line 3: want low <= high, or neither"),
         ("seed-8/evaluations.csv", row("2,9,0.1,1,1,2,0,1"), "after episode 1, the last"),
