@@ -42,7 +42,55 @@ pub struct Described {
     pub gamma: f64,
 }
 
+/// The most numbers in an observation: more than any network can take.
+const MOST_NUMBERS: usize = 1 << 30;
+
 impl Described {
+    /// Refuses what no environment has, be it from a caller or from a file.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { observations, n_actions, horizon, reward_bounds, gamma, .. } = self;
+        if !(*gamma > 0.0 && *gamma <= 1.0) {
+            return Err(format!("gamma must lie in (0, 1], got {gamma}"));
+        }
+        if *horizon == 0 || *n_actions == 0 {
+            return Err("an environment needs a horizon and actions of at least 1".to_owned());
+        }
+        if let Some((low, high)) = *reward_bounds
+            && !(low.is_finite() && high.is_finite() && low <= high)
+        {
+            return Err(format!("reward_bounds must be finite and rising, got ({low}, {high})"));
+        }
+        let Format { n, start, shape, stack, .. } = observations;
+        let numbers = shape.iter().try_fold(1_usize, |product, &length| product.checked_mul(length));
+        if numbers.is_none_or(|numbers| numbers > MOST_NUMBERS) {
+            return Err(format!("an observation may have at most {MOST_NUMBERS} numbers, got shape {shape:?}"));
+        }
+        let fit = |n: usize| i64::try_from(n).is_ok_and(|n| n > 0 && start.checked_add(n - 1).is_some());
+        if let Some(n) = n.filter(|&n| !fit(n)) {
+            return Err(format!("observations must be whole numbers below 2^63, got {n} from {start}"));
+        }
+        let stacks = |stack: usize| stack > 0 && shape.first().is_some_and(|first| first % stack == 0);
+        if let Some(stack) = stack.filter(|&stack| !stacks(stack)) {
+            return Err(format!("{stack} frames cannot be stacked in shape {shape:?}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses an environment with other spaces; with `encoded`, also one whose observations would be encoded otherwise.
+    pub fn check_like(&self, other: &Self, encoded: bool) -> Result<(), String> {
+        let (ours, given) = (&self.observations, &other.observations);
+        let same = (ours.n, ours.start, &ours.shape) == (given.n, given.start, &given.shape);
+        if !same || (encoded && ours != given) {
+            let (ours, given) = (ours.space(), given.space());
+            return Err(format!("the model was made for observations {ours:?}, the environment has {given:?}"));
+        }
+        let (ours, given) = (self.n_actions, other.n_actions);
+        if ours != given {
+            return Err(format!("the model was made for actions {ours}, the environment has {given}"));
+        }
+        Ok(())
+    }
+
     pub fn spec(&self) -> EnvSpec {
         EnvSpec {
             horizon_is_task: self.horizon_is_task,

@@ -9,7 +9,7 @@
 //!
 //! Python is let go while the agent acts and learns.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -22,26 +22,35 @@ use bqrl_lab::run::make_agent;
 use bqrl_lab::task::{References, Table, Task};
 use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::evaluate::Evaluator;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_runs::checkpoint::Loaded;
 use bqrl_runs::model_dir::ModelDir;
+use bqrl_runs::schema::MOVING_AVERAGE;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde::{Deserialize, Serialize};
 
-use crate::convert::{to_toml, value_error};
+use crate::convert::{os_error, to_toml, value_error};
 use crate::described::Described;
 use crate::lanes::{PyTask, py_error};
+use crate::observation::Format;
 use crate::problem::Problem;
 use crate::record;
 use crate::run::{Course, Log, Run};
-use crate::shared::Shared;
+use crate::shared::{Shared, Turns};
 
 /// The layout of `model.json`; a later layout gets the next number.
 const FORMAT: u32 = 2;
+
+/// The longest training; Python's and JSON's numbers are exact up to here.
+const MOST_STEPS: u64 = 1 << 53;
+
+/// Stages in the state of `predict` are below this, so that γ^h can be had.
+const LAST_STAGE: f64 = 2_147_483_647.0;
 
 /// The longest time without a look at signals.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -60,7 +69,14 @@ pub struct Saved {
     /// Data of the Python half.
     pub extra: String,
     /// The run directory that `progress` belongs to.
+    #[serde(serialize_with = "as_text")]
     pub log: Option<PathBuf>,
+}
+
+/// A path as JSON has it; one that is no text is left out.
+#[expect(clippy::ref_option, reason = "serde asks for a reference")]
+fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().and_then(Path::to_str).serialize(serializer)
 }
 
 /// The part that changes while the agent learns.
@@ -84,6 +100,8 @@ pub struct Learner {
     table: Option<Arc<bqrl_mdp::model::Problem>>,
     seed: u64,
     state: Mutex<State>,
+    /// Held during a tick on a table, and during a save.
+    tick: Turns<()>,
     /// Whether some thread is in `learn`.
     busy: AtomicBool,
 }
@@ -131,7 +149,7 @@ impl Learner {
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| {
-            let loaded = ModelDir::at(&path).load()?;
+            let loaded = ModelDir::at(&path).load().map_err(os_error)?;
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
@@ -162,6 +180,7 @@ impl Learner {
             let part = |name: &str| run.checkpoint.part(name);
             learner.agent.lock().restore(&part).map_err(|error| wrong(&error))?;
             let (progress, play) = bqrl_lab::run::standing(&run.checkpoint).map_err(|error| wrong(&error))?;
+            let progress = plausible(progress).map_err(|error| wrong(&error))?;
             *learner.state() = State { progress, play: Some(play), extra, log };
             Ok(learner)
         })
@@ -171,6 +190,8 @@ impl Learner {
     /// that holds anything else is refused.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| {
+            // An environment of Python may save the model that plays in it: there, the tick is not waited for.
+            let _between_ticks = self.table.is_some().then(|| self.tick.lock());
             let agent = self.agent.lock();
             let saved = self.saved();
             let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
@@ -179,7 +200,9 @@ impl Learner {
             let mut parts: Vec<(&str, &[u8])> =
                 files.iter().filter_map(|part| Some((&*part.name, part.bytes()?))).collect();
             parts.push(("model.json", &json));
-            Ok(ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights())?)
+            ModelDir::at(&path)
+                .save(saved.progress.clock.steps, &parts, &agent.weights())
+                .map_err(os_error)
         })
     }
 
@@ -244,13 +267,17 @@ impl Learner {
             if state.ncols() != columns {
                 return Err(value_error(format!("state has {} columns, want {columns}", state.ncols())));
             }
-            if !state.iter().all(|x| x.is_finite()) || state.column(0).iter().any(|&h| h < 0.0) {
-                return Err(value_error("state must hold stages, not negative, and finite numbers"));
+            let is_stage = |&h: &f64| (0.0..LAST_STAGE).contains(&h) && h.fract() == 0.0;
+            if !state.iter().all(|x| x.is_finite()) || !state.column(0).iter().all(is_stage) {
+                return Err(value_error("state must hold stages, whole and not negative, and finite numbers"));
             }
+        }
+        if let Some(reward) = rewards.iter().flatten().find(|reward| !reward.is_finite()) {
+            return Err(value_error(format!("want a finite reward, got {reward}")));
         }
         rows("episode_start", starts.as_ref().map_or(n, Vec::len))?;
         rows("reward", rewards.as_ref().map_or(n, Vec::len))?;
-        let (actions, after) = py.detach(|| {
+        let (actions, after) = py.detach(|| -> PyResult<_> {
             let agent = self.agent.lock();
             let starts_at = |row: usize| state.is_none() || starts.as_ref().is_some_and(|starts| starts[row]);
             // The target is chosen once per episode: later rows hold it in their state.
@@ -266,6 +293,9 @@ impl Learner {
                     let reward = rewards.as_ref().map_or(0.0, |rewards| rewards[row]);
                     (stage, state[(row, 1)] + self.discounted(stage.saturating_sub(1), reward))
                 });
+                if !collected.is_finite() {
+                    return Err(value_error(format!("the rewards of an episode must add up, got {collected}")));
+                }
                 let memo = match before {
                     Some(state) if holds_target => {
                         let target =
@@ -292,8 +322,8 @@ impl Learner {
                     after.extend([target.u, target.v, target.weight]);
                 }
             }
-            (actions, after)
-        });
+            Ok((actions, after))
+        })?;
         let after =
             numpy::ndarray::Array2::from_shape_vec((n, columns), after).expect("as many numbers a row");
         Ok((actions.into_pyarray(py), after.into_pyarray(py)))
@@ -341,8 +371,9 @@ impl Learner {
     }
 
     #[getter]
-    fn updates(&self) -> u64 {
-        self.agent.updates()
+    fn updates(&self, py: Python<'_>) -> u64 {
+        // Waits while another thread learns.
+        py.detach(|| self.agent.updates())
     }
 
     #[getter]
@@ -380,6 +411,13 @@ impl Learner {
         self.environment.horizon_is_task
     }
 
+    /// Its observations: (how many, the first) of whole numbers, else the shape of an array.
+    #[getter]
+    fn observations(&self) -> (Option<(usize, i64)>, Vec<usize>) {
+        let Format { n, start, shape, .. } = &self.environment.observations;
+        (n.map(|n| (n, *start)), shape.clone())
+    }
+
     /// The table that it learns on natively.
     #[getter]
     fn problem(&self) -> Option<Problem> {
@@ -411,31 +449,16 @@ impl Learner {
         self.state().extra = extra;
     }
 
+    /// Refuses an environment that its policy cannot act in.
+    fn check_spaces(&self, environment: Described) -> PyResult<()> {
+        self.environment.check_like(&environment, false).map_err(value_error)
+    }
+
     /// Refuses an environment that is not like the one it was made for; `problem` is its table, where it can be played
     /// natively.
     #[pyo3(signature = (environment, problem=None))]
     fn check(&self, environment: Described, problem: Option<PyRef<'_, Problem>>) -> PyResult<()> {
-        let ours = &self.environment;
-        for (what, same, ours, given) in [
-            (
-                "observations",
-                ours.observations == environment.observations,
-                format!("{:?}", ours.observations.space()),
-                format!("{:?}", environment.observations.space()),
-            ),
-            (
-                "actions",
-                ours.n_actions == environment.n_actions,
-                ours.n_actions.to_string(),
-                environment.n_actions.to_string(),
-            ),
-        ] {
-            if !same {
-                return Err(value_error(format!(
-                    "the model was made for {what} {ours}, the environment has {given}"
-                )));
-            }
-        }
+        self.environment.check_like(&environment, true).map_err(value_error)?;
         match (&self.table, problem) {
             (Some(ours), Some(given)) if ours.model == given.inner.model => Ok(()),
             (Some(ours), _) => {
@@ -465,12 +488,7 @@ impl Learner {
         table: Option<Arc<bqrl_mdp::model::Problem>>,
         seed: u64,
     ) -> PyResult<Self> {
-        if !(environment.gamma > 0.0 && environment.gamma <= 1.0) {
-            return Err(value_error(format!("gamma must lie in (0, 1], got {}", environment.gamma)));
-        }
-        if environment.horizon == 0 || environment.n_actions == 0 {
-            return Err(value_error("an environment needs a horizon and actions of at least 1"));
-        }
+        environment.check().map_err(value_error)?;
         // A table tells more of itself: rewards, terminal states. Agents that keep tables use it.
         let spec = match &table {
             Some(problem) => Table::new((**problem).clone()).map_err(value_error)?.spec().clone(),
@@ -484,6 +502,7 @@ impl Learner {
             table,
             seed,
             state: Mutex::default(),
+            tick: Turns::default(),
             busy: AtomicBool::new(false),
         })
     }
@@ -512,8 +531,8 @@ impl Learner {
         let learner = Self::make(config, saved.environment, table, saved.seed)?;
         let part = |name: &str| loaded.part(name);
         learner.agent.lock().restore(&part).map_err(value_error)?;
-        *learner.state() =
-            State { progress: saved.progress, play: saved.play, extra: saved.extra, log: saved.log };
+        let progress = plausible(saved.progress).map_err(value_error)?;
+        *learner.state() = State { progress, play: saved.play, extra: saved.extra, log: saved.log };
         Ok(learner)
     }
 
@@ -608,8 +627,12 @@ impl Learner {
         let mut looked = Instant::now();
         while !course.is_done() {
             let before = course.training().progress.clock.steps;
-            let ended = course.tick()?;
-            self.take(course.training());
+            let ended = {
+                let _tick = self.table.is_some().then(|| self.tick.lock());
+                let ended = course.tick()?;
+                self.take(course.training());
+                ended
+            };
             let steps = course.training().progress.clock.steps - before;
             // Python is entered only where it must be: other threads may be using it. Signals are seen there.
             let watched = on_step.is_some() || (on_episode.is_some() && !ended.is_empty());
@@ -656,6 +679,23 @@ pub fn failed(error: PlayError, episode: u64, update: u64) -> PyErr {
             PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
         }
     }
+}
+
+/// The progress of a training, if a training can have it: a file may say anything.
+fn plausible(progress: Progress) -> Result<Progress, String> {
+    let Clock { episodes, steps } = progress.clock;
+    let Progress { recent, recent_lengths, .. } = &progress;
+    if episodes > steps || steps > MOST_STEPS {
+        return Err(format!("{episodes} episodes in {steps} steps cannot have been trained"));
+    }
+    let (returns, lengths) = (recent.len(), recent_lengths.len());
+    if returns != lengths || returns > MOVING_AVERAGE || returns as u64 > episodes {
+        return Err(format!("{returns} recent returns with {lengths} lengths do not fit {episodes} episodes"));
+    }
+    if recent_lengths.iter().any(|&length| length as u64 > steps) || recent.iter().any(|x| !x.is_finite()) {
+        return Err("a recent episode is longer than the training, or its return is not finite".to_owned());
+    }
+    Ok(progress)
 }
 
 /// The action whose share of [0, 1) the draw falls into.

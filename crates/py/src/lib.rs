@@ -5,6 +5,7 @@
 //! | [`described`] | `algos`, `preset`: the algorithms for Python; Python's description of an environment |
 //! | [`learner`] | `Learner`: an agent in the hands of Python |
 //! | [`lanes`] | environments of Python as lanes of the one play loop |
+//! | [`native`] | long native work that Ctrl-C can end |
 //! | [`run`] | training with or without a run directory; opening one |
 //! | [`shared`] | an agent that is asked in one place while it learns in another |
 //! | [`observation`] | what an environment shows, as the agent wants it |
@@ -22,6 +23,7 @@ mod convert;
 mod described;
 mod lanes;
 mod learner;
+mod native;
 mod observation;
 mod planning;
 mod problem;
@@ -57,6 +59,8 @@ mod _bqrl {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // NumPy is found now: later, a signal could come in between, and there would be no way to report it.
+        numpy::PyArray1::<f64>::zeros(module.py(), 0, false);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,5 +1,6 @@
 //! `Sweep`: a sweep file, and its runs one at a time, for engines that live in Python.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,6 +10,8 @@ use bqrl_lab::run::Hooks;
 use bqrl_lab::sweep::{self, State, SweepError, Trial};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::convert::{one_line, value_error};
 
 /// How often Python is asked whether the user wants to stop.
 const TICK: Duration = Duration::from_millis(100);
@@ -21,9 +24,9 @@ pub struct Sweep {
 
 fn python(error: SweepError) -> PyErr {
     if error.is_usage() {
-        PyValueError::new_err(error.to_string())
+        value_error(error)
     } else {
-        PyRuntimeError::new_err(error.to_string())
+        PyRuntimeError::new_err(one_line(&error.to_string()))
     }
 }
 
@@ -81,7 +84,8 @@ impl Sweep {
                 let hooks = Hooks {
                     stop: &stop,
                     watch: &|_| {},
-                    warn: &|message| eprintln!("warning: {}: {message}", trial.name),
+                    // A closed standard error must not end the run.
+                    warn: &|message| drop(writeln!(io::stderr(), "warning: {}: {message}", trial.name)),
                     clock: &|| {
                         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
                     },
