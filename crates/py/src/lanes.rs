@@ -27,6 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
 
 use crate::convert::{one_line, shown, type_error, value_error};
+use crate::native;
 use crate::observation::Format;
 
 /// The facts about the environment that lanes need.
@@ -246,6 +247,7 @@ impl Lanes for PyLanes {
     }
 
     fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError> {
+        native::go_on().map_err(env_error)?;
         Python::attach(|py| {
             let adapter = self.adapter.clone_ref(py).into_bound(py);
             let results = PyList::new(py, actions)

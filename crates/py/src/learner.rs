@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bqrl_agents::play::{PlayError, SavedPlay};
 use bqrl_agents::{Agent, Input, Memo, Objective, ServedPolicy, Target};
@@ -23,8 +23,8 @@ use bqrl_lab::task::{References, Table, Task};
 use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::Clock;
-use bqrl_mdp::evaluate::Evaluator;
-use bqrl_mdp::trajectory::Observation;
+use bqrl_mdp::evaluate::{Evaluator, Policy};
+use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 use bqrl_runs::checkpoint::Loaded;
 use bqrl_runs::model_dir::ModelDir;
 use bqrl_runs::schema::MOVING_AVERAGE;
@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::convert::{os_error, to_toml, value_error};
 use crate::described::Described;
 use crate::lanes::{PyTask, py_error};
+use crate::native::{self, PATIENCE, Stop};
 use crate::observation::Format;
 use crate::problem::Problem;
 use crate::record;
@@ -51,9 +52,6 @@ const MOST_STEPS: u64 = 1 << 53;
 
 /// Stages in the state of `predict` are below this, so that γ^h can be had.
 const LAST_STAGE: f64 = 2_147_483_647.0;
-
-/// The longest time without a look at signals.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// `model.json`: what a model keeps beside its agent.
 #[derive(Clone, Deserialize, Serialize)]
@@ -148,13 +146,14 @@ impl Learner {
     /// Restores what [`save`](Self::save) wrote.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| {
+        native::detached(py, || {
             let loaded = ModelDir::at(&path).load().map_err(os_error)?;
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
             let json = loaded.part("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
-            Self::from_saved(&json, &loaded).map_err(|error| wrong(&error))
+            Self::from_saved(&json, &loaded)
+                .map_err(|error| wrong(&Python::attach(|py| error.value(py).to_string())))
         })
     }
 
@@ -162,7 +161,7 @@ impl Learner {
     #[staticmethod]
     #[pyo3(signature = (path, seed=None))]
     fn load_run(py: Python<'_>, path: PathBuf, seed: Option<u64>) -> PyResult<Self> {
-        py.detach(|| {
+        native::detached(py, || {
             let named = path.display();
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
             let run = crate::run::open(&path, seed).map_err(|error| wrong(&error))?;
@@ -189,7 +188,7 @@ impl Learner {
     /// Writes a directory from which [`load`](Self::load) resumes: whole or not at all, the one before kept. A directory
     /// that holds anything else is refused.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| {
+        native::detached(py, || {
             // An environment of Python may save the model that plays in it: there, the tick is not waited for.
             let _between_ticks = self.table.is_some().then(|| self.tick.lock());
             let agent = self.agent.lock();
@@ -207,9 +206,9 @@ impl Learner {
     }
 
     /// The learned networks or tables as a safetensors file.
-    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| self.agent.weights());
-        PyBytes::new(py, &bytes)
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = native::detached(py, || Ok(self.agent.weights()))?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Learns until so many steps or episodes in all. `lanes` is the environment (see `bqrl._lanes`); a table is played
@@ -229,7 +228,7 @@ impl Learner {
             return Err(PyRuntimeError::new_err("the model is learning already"));
         }
         let _busy = Busy(&self.busy);
-        py.detach(|| self.train(lanes, &watch, steps, episodes, log))
+        native::detached(py, || self.train(lanes, &watch, steps, episodes, log))
     }
 
     /// The actions of the greedy policy. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
@@ -277,7 +276,7 @@ impl Learner {
         }
         rows("episode_start", starts.as_ref().map_or(n, Vec::len))?;
         rows("reward", rewards.as_ref().map_or(n, Vec::len))?;
-        let (actions, after) = py.detach(|| -> PyResult<_> {
+        let (actions, after) = native::detached(py, || {
             let agent = self.agent.lock();
             let starts_at = |row: usize| state.is_none() || starts.as_ref().is_some_and(|starts| starts[row]);
             // The target is chosen once per episode: later rows hold it in their state.
@@ -338,12 +337,13 @@ impl Learner {
         buffered: bool,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
-        let evaluation = py.detach(|| {
+        let evaluate = |stop: &Stop| {
             let evaluator = Evaluator::new(&problem.inner.model).ok()?;
             let agent = self.agent.lock();
             let served = agent.serve(&[buffer], objective(buffered));
-            Some(evaluator.evaluate(&ServedPolicy::mode(&**agent, served.at(0))))
-        });
+            Some(evaluator.evaluate(&Stoppable { policy: ServedPolicy::mode(&**agent, served.at(0)), stop }))
+        };
+        let evaluation = native::detached(py, || native::run(evaluate))?;
         evaluation.map(|found| record::return_stats(py, &found.law, found.mean, &buffer)).transpose()
     }
 
@@ -360,20 +360,19 @@ impl Learner {
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
         let make = py.eval(c"lambda lanes: lambda: lanes", None, None)?.call1((lanes,))?.unbind();
         let task = PyTask::new(self.environment.nature(), None, Some(make));
-        let returns = py.detach(|| {
+        let measured = native::detached(py, || {
             let served = self.agent.serve(&[buffer], objective(buffered));
             let policy = ServedPolicy::mode(&self.agent, served.at(0));
             let references = References::none(vec![buffer]);
-            measure(policy, &task, &references, episodes, seed)
-        });
-        let measured = returns.map_err(|error| failed(error, 0, 0))?;
+            measure(policy, &task, &references, episodes, seed).map_err(|error| failed(error, 0, 0))
+        })?;
         Ok(measured.sample.expect("there are no references").into_pyarray(py))
     }
 
     #[getter]
-    fn updates(&self, py: Python<'_>) -> u64 {
+    fn updates(&self, py: Python<'_>) -> PyResult<u64> {
         // Waits while another thread learns.
-        py.detach(|| self.agent.updates())
+        native::detached(py, || Ok(self.agent.updates()))
     }
 
     #[getter]
@@ -469,6 +468,19 @@ impl Learner {
             }
             (None, _) => Ok(()),
         }
+    }
+}
+
+/// A policy whose evaluation can be stopped.
+struct Stoppable<'a> {
+    policy: ServedPolicy<'a>,
+    stop: &'a Stop,
+}
+
+impl Policy for Stoppable<'_> {
+    fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
+        self.stop.ask();
+        Policy::decide(&self.policy, x, choice);
     }
 }
 
@@ -589,7 +601,7 @@ impl Learner {
         };
         let levels = config.levels().map_err(value_error)?;
         let references = Arc::new(match &run {
-            Some(_) => References::new(&*task, levels),
+            Some(_) => native::run(|stop| References::planned(&*task, levels, &|_, _, _| stop.ask()))?,
             None => References::none(levels),
         });
         let agent: Box<dyn Agent> = Box::new(self.agent.clone());
@@ -626,6 +638,7 @@ impl Learner {
         })?;
         let mut looked = Instant::now();
         while !course.is_done() {
+            native::go_on()?;
             let before = course.training().progress.clock.steps;
             let ended = {
                 let _tick = self.table.is_some().then(|| self.tick.lock());

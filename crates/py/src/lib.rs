@@ -61,6 +61,8 @@ mod _bqrl {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // NumPy is found now: later, a signal could come in between, and there would be no way to report it.
         numpy::PyArray1::<f64>::zeros(module.py(), 0, false);
+        let end = wrap_pyfunction!(crate::native::end, module)?;
+        module.py().import("atexit")?.call_method1("register", (end,))?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -41,7 +41,7 @@ pub fn plan<'py>(
     };
     let levels: Result<Vec<_>, bqrl_math::buffer::BufferError> = levels.into_iter().map(level).collect();
     let request = Request { levels: levels.map_err(value_error)?, grid, refine, passes };
-    let found = native::run(py, |stop| {
+    let work = |stop: &native::Stop| {
         let note = RefCell::new(None);
         let tell = |error: &TooManyReturns| {
             *note.borrow_mut() = Some(format!("{error}; returns were rounded to {DEFAULT_GRID} values"));
@@ -51,7 +51,8 @@ pub fn plan<'py>(
         let report = answer.report(&problem.inner);
         let found = answer.solved.iter().map(|s| (s.policy().clone(), s.evaluation().law.clone()));
         Ok((report, found.collect::<Vec<_>>(), note.into_inner()))
-    })?;
+    };
+    let found = native::detached(py, || native::run(work))?;
     let (report, solved, note) = found.map_err(|error: TooManyReturns| {
         value_error(format!("{error}; grid={DEFAULT_GRID} rounds returns to that many values and gives bounds"))
     })?;

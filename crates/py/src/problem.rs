@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::convert::value_error;
+use crate::native;
 
 /// Sizes of a table that fit in memory, whatever else is in it.
 const MOST_STATES: usize = 10_000_000;
@@ -59,7 +60,7 @@ impl Problem {
         discount: Option<f64>,
     ) -> PyResult<Self> {
         let config = ProblemConfig { name, horizon, start, discount, parameters, python: false };
-        let problem = py.detach(|| config.load()).map_err(value_error)?;
+        let problem = native::detached(py, || config.load().map_err(value_error))?;
         Ok(Self { inner: Arc::new(problem), config: Some(config) })
     }
 
@@ -80,7 +81,8 @@ impl Problem {
         discount: f64,
     ) -> PyResult<Self> {
         let rows = rows.read()?;
-        let problem = py.detach(|| tabulate(name, n_states, n_actions, rows, &start, horizon, discount))?;
+        let tabulate = || tabulate(name, n_states, n_actions, rows, &start, horizon, discount);
+        let problem = native::detached(py, tabulate)?;
         Ok(Self { inner: Arc::new(problem), config: None })
     }
 
