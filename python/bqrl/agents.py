@@ -392,8 +392,8 @@ class Model:
             env = self._env
         episodes, seed = _arguments.whole("episodes", episodes, 1), _arguments.whole("seed", seed, 0, 2**63 - 1)
         core, level = self._core, self._level(risk_level, beta)
-        own = core.problem if env is None else getattr(env.unwrapped, "problem", None)
-        if isinstance(own, _bqrl.Problem) and own.horizon == core.horizon and own.discount == core.gamma:
+        own = core.problem if env is None else _table(env)
+        if own is not None and own.horizon == core.horizon and own.discount == core.gamma:
             stats = core.evaluate(own, level, beta is not None)
             if stats is not None:
                 return Evaluation(*level, exact=True, episodes=None, interval=None, **stats)
@@ -456,14 +456,22 @@ def _opened(path: str, seed: int | None) -> _bqrl.Learner:
     return _bqrl.Learner.load(path)
 
 
-def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
+def _table(env: AnyEnv) -> _bqrl.Problem | None:
     """The table that the environment plays, where nothing but Gymnasium's own checks stands in between."""
     inner = env
     while isinstance(inner, (OrderEnforcing, PassiveEnvChecker, TimeLimit)):
         inner = inner.env
     if type(inner) is not TabularEnv:
         return None
-    own = inner.problem
+    limit = limit_and_inside(env)[0]
+    return inner.problem if limit is None or limit >= inner.problem.horizon else None
+
+
+def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
+    """The same, where it is what the model was told."""
+    own = _table(env)
+    if own is None:
+        return None
     same = described["horizon"] == own.horizon and described["horizon_is_task"] and described["gamma"] == own.discount
     return own if same and described["reward_bounds"] == own.reward_bounds and own.is_native else None
 

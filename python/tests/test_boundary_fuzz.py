@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes and signals of Unix")
-@pytest.mark.parametrize(("name", "cases"), [("load", 150), ("env", 150), ("save", 80), ("interrupt", 40)])
+@pytest.mark.parametrize(("name", "cases"), [("load", 150), ("env", 100), ("save", 40), ("interrupt", 20)])
 def test_the_first_cases(name, cases, tmp_path):
     if name == "interrupt" and "pytest_timeout" in sys.modules:
         pytest.skip("the timer of pytest-timeout is the one that this test uses")

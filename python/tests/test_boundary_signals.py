@@ -123,7 +123,6 @@ def test_a_signal_while_the_package_is_first_used():
     script = """
 import signal, sys
 import bqrl
-problem = bqrl.Problem.load("asset-selling", {}) if hasattr(bqrl, "Problem") else "asset-selling"
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
 try:
@@ -134,7 +133,8 @@ except KeyboardInterrupt:
 """
     for delay in (1e-6, 0.001, 0.003, 0.01):
         done = subprocess.run([sys.executable, "-c", script, str(delay)], capture_output=True, text=True, timeout=60)
-        assert "Panic" not in done.stderr and done.returncode in (7, 1), done.stderr
+        # Outside of the try, the interrupt ends the process as Ctrl-C does.
+        assert "Panic" not in done.stderr and done.returncode in (7, 1, -signal.SIGINT), done.stderr
         assert done.returncode == 7 or "KeyboardInterrupt" in done.stderr
 
 

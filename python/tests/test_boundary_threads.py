@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -199,14 +200,11 @@ def test_cycles_of_model_environment_and_callback_are_collected():
         env.model, model.keeper, keeper.env = model, keeper, env
         model.learn(20, callback=keeper)
         model.evaluate(episodes=2)
-        return [weakref.ref(one) for one in (env, model, keeper, model._core)]
+        return [weakref.ref(one) for one in (env, model, keeper)]
 
-    try:
-        left = cycle()
-    except TypeError:
-        pytest.fail("an object of the package takes no weak references")
+    left = cycle()
     gc.collect()
-    assert [one() for one in left] == [None] * 4
+    assert [one() for one in left] == [None] * 3
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -303,8 +301,10 @@ print(failed)
 def test_little_room_for_recursion():
     script = """
 import sys, gymnasium, bqrl
-model = bqrl.QRDQN("CartPole-v1", hidden=[4], learning_starts=4, batch_size=4)
-for limit in range(20, 80, 3):
+sys.path.insert(0, sys.argv[1])
+from support import Diary
+model = bqrl.QRDQN(Diary(), horizon=10, hidden=[4], learning_starts=4, batch_size=4)
+for limit in range(4, 80):
     try:
         sys.setrecursionlimit(limit)
         model.learn(3)
@@ -312,9 +312,11 @@ for limit in range(20, 80, 3):
         pass
     finally:
         sys.setrecursionlimit(1000)
-model.learn(3)
+steps = model.num_timesteps
+assert model.learn(3).num_timesteps == steps + 3
 """
-    assert python(script).returncode == 0
+    done = python(script, Path(__file__).parent)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_callback_that_uses_everything(tmp_path):

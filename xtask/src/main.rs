@@ -8,6 +8,8 @@
 //! `cargo xtask house` checks the rules of the house alone. `cargo xtask package` makes the packages of all crates that are
 //! published. `cargo xtask deny` runs cargo-deny, which also looks for known vulnerabilities; nothing else here needs it.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)] // It prints what it found.
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

@@ -1,6 +1,8 @@
 //! Speed of the replay: `cargo bench -p bqrl-agents`. Memory of a million transitions, measured (Linux):
 //! `cargo bench -p bqrl-agents --bench replay -- memory`; the largest takes 7 GB.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)] // It prints what it found.
+
 use std::process::Command;
 
 use bqrl_agents::experience::replay::{Replay, memory};

@@ -3,6 +3,8 @@
 //! Plays 100 episodes of each problem and prints a row of the table in docs/agents/ucb-bqrl.md. Plans are
 //! made in `learn`, so its time is the time of planning; the rest is acting, counting and the simulator.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)] // It prints what it found.
+
 use std::time::{Duration, Instant};
 
 use bqrl_agents::play::{Learning, Play, Player};

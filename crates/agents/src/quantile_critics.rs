@@ -24,7 +24,7 @@ use crate::experience::encode::{Encoder, StateEncoding, reward_scale};
 use crate::experience::minibatch::Minibatch;
 use crate::experience::replay::Replay;
 use crate::experience::saved;
-use crate::settings::{at_least, not_negative, positive, positive_span, require, share};
+use crate::settings::{count, fits, hidden_layers, not_negative, positive, positive_span, require, share};
 use crate::{
     AgentError, Input, Kernels, LearnError, Part, Prediction, RestoreError, Transition, Waiting, finite,
 };
@@ -69,10 +69,13 @@ pub struct CriticConfig {
 impl CriticConfig {
     /// Refuses invalid settings.
     pub(crate) fn check(&self) -> Result<(), AgentError> {
-        at_least("n_quantiles", self.n_quantiles, 1)?;
-        at_least("batch_size", self.batch_size, 1)?;
+        count("n_quantiles", self.n_quantiles, 1..=1024)?;
+        hidden_layers(&self.hidden)?;
+        count("batch_size", self.batch_size, 1..=65_536)?;
         let holds = self.replay_capacity >= self.batch_size;
         require("replay_capacity", holds, "be at least batch_size", &self.replay_capacity)?;
+        count("learning_starts", self.learning_starts, 0..=self.replay_capacity)?;
+        count("updates_per_step", self.updates_per_step, 0..=1000)?;
         share("zeta", self.zeta)?;
         positive("kappa", self.kappa)?;
         positive("learning_rate", self.learning_rate)?;
@@ -146,6 +149,8 @@ impl QuantileCritics {
         let reward_scale = reward_scale(config.reward_scale, spec);
         let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
         let shape = config.shape(n_critics, spec);
+        let widths = shape.n_inputs + 2 * shape.hidden.iter().sum::<usize>() + 3 * shape.n_outputs();
+        fits("minibatches of agent.batch_size", 1, 4, &[config.batch_size, n_critics, widths])?;
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))?;
         Ok(Self {

@@ -1,6 +1,7 @@
 //! Checks the settings of agents: an error is one line with the key, the value and the allowed range.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use bqrl_math::schedule::Span;
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
@@ -8,7 +9,7 @@ use bqrl_nn::ShapeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::experience::replay::ReplayTooLarge;
+use crate::experience::replay::{ReplayTooLarge, machine};
 
 /// Why an agent cannot be made.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -29,6 +30,16 @@ pub enum AgentError {
     /// The replay would not fit in memory.
     #[error(transparent)]
     Replay(#[from] ReplayTooLarge),
+    /// Tables or minibatches would not fit in memory.
+    #[error("{what} need {:.1} GB, this machine has {:.1} GB", *bytes as f64 / 1e9, *available as f64 / 1e9)]
+    Memory {
+        /// Which.
+        what: String,
+        /// Their memory in bytes.
+        bytes: u64,
+        /// Bytes that this process may use.
+        available: u64,
+    },
     /// A table has no row for such observations.
     #[error(
         "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"
@@ -53,9 +64,37 @@ pub(crate) fn require(
     if holds { Ok(()) } else { Err(AgentError::Setting { key, want: want.to_owned(), got: got.to_string() }) }
 }
 
-/// Refuses a count below a minimum.
-pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<(), AgentError> {
-    require(key, value >= least, &format!("be at least {least}"), &value)
+/// Refuses a count outside its range. Every count has an upper bound: with a larger value, probably a typo, training would
+/// take years or not fit in memory.
+pub(crate) fn count(
+    key: &'static str,
+    value: usize,
+    allowed: RangeInclusive<usize>,
+) -> Result<(), AgentError> {
+    require(key, allowed.contains(&value), &format!("lie in {allowed:?}"), &value)
+}
+
+/// Refuses too many hidden layers, or too wide ones.
+pub(crate) fn hidden_layers(widths: &[usize]) -> Result<(), AgentError> {
+    let holds = widths.len() <= 16 && widths.iter().all(|width| (1..=65_536).contains(width));
+    require("hidden", holds, "be at most 16 widths in 1..=65536", &format!("{widths:?}"))
+}
+
+/// Refuses a number that is not positive, or larger than a bound.
+pub(crate) fn positive_up_to(key: &'static str, value: f64, most: f64) -> Result<(), AgentError> {
+    require(key, value > 0.0 && value <= most, &format!("lie in (0, {most}]"), &value)
+}
+
+/// Refuses arrays of numbers that would not fit in memory: `what`, with the settings that it depends on, and the sizes of one
+/// array, whose product counts.
+pub(crate) fn fits(what: &str, arrays: u64, bytes: u64, sizes: &[usize]) -> Result<(), AgentError> {
+    let total = sizes.iter().fold(arrays.saturating_mul(bytes), |total, &n| total.saturating_mul(n as u64));
+    match machine() {
+        Some(available) if total > available => {
+            Err(AgentError::Memory { what: what.to_owned(), bytes: total, available })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a number that is not positive and finite.

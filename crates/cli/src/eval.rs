@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bqrl_lab::config::{Config, Layers};
+use bqrl_lab::config::{Config, MAX_EVALUATION_EPISODES};
 use bqrl_lab::run::{Hooks, restore_seed};
 use bqrl_lab::task::{Level as Reference, References};
 use bqrl_lab::train::Objective;
@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::problem;
+use crate::terminal::say;
 use crate::text::{number, table};
 
 /// Passes of the planner for a buffered optimum.
@@ -38,7 +39,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     /// Episodes to play if exact evaluation is not possible [default: as in the run]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_EVALUATION_EPISODES as i64))]
     episodes: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
@@ -87,11 +88,7 @@ struct Level {
 /// Evaluates, and returns what to print.
 pub fn run(args: &EvalArgs) -> Result<String, Failure> {
     let dir = RunDir::open(&args.run).map_err(Failure::usage)?;
-    let path = dir.config();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))?;
-    let origin = path.display().to_string();
-    let config = Layers::written(&text, &origin).and_then(|l| l.finish(&origin)).map_err(Failure::usage)?;
+    let config = Config::of_run(&dir).map_err(Failure::usage)?;
     let levels = levels(args, &config)?;
     let seeds = match args.seed {
         Some(seed) if !config.run.seeds.contains(&seed) => {
@@ -111,7 +108,7 @@ pub fn run(args: &EvalArgs) -> Result<String, Failure> {
     let hooks = Hooks {
         stop: &AtomicBool::new(false),
         watch: &|_| {},
-        warn: &|message| eprintln!("warning: {message}"),
+        warn: &|message| say(&format!("warning: {message}")),
         clock: &|| 0.0,
     };
     let objective = if args.beta.is_empty() { Objective::Quantile } else { Objective::Buffered };

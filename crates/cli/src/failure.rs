@@ -1,5 +1,7 @@
 //! Errors in the form that a user sees: `error: …`, sometimes `hint: …`, and an exit code.
 
+use crate::terminal::say;
+
 /// The caller's mistake (exit code 2), a failure at run time (1), or an interruption that left nothing half written (130).
 #[derive(Debug)]
 pub struct Failure {
@@ -35,12 +37,11 @@ impl Failure {
         self
     }
 
-    /// Prints to standard error; line breaks inside become spaces, so that scripts can rely on one line each.
+    /// Prints to standard error. Line breaks inside become spaces, so that scripts can rely on one line each.
     pub fn report(&self) {
-        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        eprintln!("error: {}", line(&self.message));
+        say(&format!("error: {}", self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {}", line(hint));
+            say(&format!("hint: {hint}"));
         }
     }
 }

@@ -15,18 +15,19 @@ mod reproduce;
 mod slurm;
 mod studies;
 mod sweep;
+pub mod terminal;
 mod text;
 mod train;
 mod tune;
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind as ClapKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::terminal::print;
 
 /// Act well at a chosen percentile of outcomes, not on average.
 #[derive(Parser)]
@@ -97,24 +98,14 @@ fn finish(result: Result<(), Failure>) -> u8 {
     }
 }
 
-/// A reader that closes the pipe early (`| head`) is not an error.
-fn print(output: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(output.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::runtime(format!("writing to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Clap's message in this program's form: one `error:` line, one `hint:` line. Help and version are not errors.
 fn parse_failure(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion) {
         return finish(print(&error.render().to_string()));
     }
     if error.kind() == ClapKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return error.print().map_or(1, |()| 2);
+        let _ = error.print();
+        return 2;
     }
     let rendered = error.to_string();
     // The message ends at the first blank line. Tips and a usage line follow.

@@ -19,6 +19,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::failure::Failure;
 use crate::interrupt::Writes;
 use crate::problem::{self, ProblemFlags};
+use crate::progress::{MOST_THREADS, pool};
+use crate::terminal::say;
 use crate::text::{self, number, table};
 
 /// Flags of `bqrl plan`.
@@ -61,7 +63,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE.svg|png")]
     plot_law: Option<PathBuf>,
     /// Number of threads; the results do not depend on it [default: all cores]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
     threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
@@ -79,11 +81,7 @@ pub fn run(args: &PlanArgs) -> Result<String, Failure> {
     }
     check_outputs(args)?;
     let problem = problem::load(&args.flags.config(&args.problem)?)?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.threads.map_or(0, usize::from))
-        .build()
-        .map_err(|error| Failure::runtime(format!("starting threads: {error}")))?;
-    pool.install(|| plan(args, &problem, &levels))
+    pool(args.threads)?.install(|| plan(args, &problem, &levels))
 }
 
 /// τ with its buffer, checked.
@@ -147,9 +145,9 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
     };
     let note = |error: &TooManyReturns| {
         if !args.quiet {
-            eprintln!(
+            say(&format!(
                 "note: {error}; rounding to {DEFAULT_GRID} values and reporting bounds (--grid changes the number)"
-            );
+            ));
         }
     };
     let request = Request {
@@ -159,7 +157,10 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
         passes: args.passes,
     };
     let answer = solve(problem, &request, &progress, &note).map_err(|error| {
-        let hint = format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds");
+        let hint = match args.grid {
+            None => format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds"),
+            Some(_) => "a smaller --grid needs less memory".to_owned(),
+        };
         Failure::usage(error).hint(hint)
     })?;
     bar.finish_and_clear();

@@ -13,6 +13,7 @@ use rayon::ThreadPool;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
+use crate::terminal::say;
 use crate::text::number;
 
 /// A progress bar on a terminal; otherwise a line at every tenth of the work.
@@ -50,7 +51,7 @@ impl Display {
         };
         if self.bar.is_hidden() {
             if self.lines && done * 10 / self.total > before * 10 / self.total {
-                eprintln!("{done}/{} {} · {}", self.total, self.unit, standing());
+                say(&format!("{done}/{} {} · {}", self.total, self.unit, standing()));
             }
         } else {
             self.bar.set_position(done);
@@ -63,7 +64,7 @@ impl Display {
     /// Prints a warning.
     pub fn note(&self, message: &str) {
         if self.notes {
-            self.bar.suspend(|| eprintln!("warning: {message}"));
+            self.bar.suspend(|| say(&format!("warning: {message}")));
         }
     }
 
@@ -99,10 +100,17 @@ pub fn with_hooks<T>(
     })
 }
 
-/// The thread pool for training; one thread per core by default.
+/// The largest value of `--threads`, the same on every machine.
+pub const MOST_THREADS: i64 = 1024;
+
+/// Threads that are started per core, at most. The results do not depend on their number, and more would only take turns.
+const THREADS_PER_CORE: usize = 4;
+
+/// The thread pool of a command; one thread per core by default.
 pub fn pool(threads: Option<u16>) -> Result<ThreadPool, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.map_or(0, usize::from))
+        .num_threads(threads.map_or(0, |n| usize::from(n).min(THREADS_PER_CORE * cores)))
         .build()
         .map_err(|error| Failure::runtime(format!("starting threads: {error}")))
 }

@@ -16,6 +16,7 @@ use bqrl_runs::run_dir::unique_name;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::terminal::say;
 use crate::text::{number, table};
 
 /// Flags of `bqrl report`.
@@ -182,7 +183,7 @@ fn read(args: &ReportArgs) -> Result<(Vec<Run>, Vec<Skipped>), Failure> {
             Ok(run) => runs.push(run),
             Err(error) if args.skip_broken => {
                 if !args.quiet {
-                    eprintln!("warning: left out {}: {error}", path.display());
+                    say(&format!("warning: left out {}: {error}", path.display()));
                 }
                 skipped.push(Skipped { run: path.display().to_string(), reason: error.to_string() });
             }
@@ -213,6 +214,12 @@ fn directory(args: &ReportArgs, study: &Study<'_>, files: &[(PathBuf, Vec<u8>)])
     };
     if directory.exists() && !directory.is_dir() {
         return Err(Failure::usage(format!("{} is not a directory", directory.display())));
+    }
+    // Writing would change what a link leads to.
+    let places = files.iter().map(|(path, _)| directory.join(path)).chain([directory.join("figures")]);
+    if let Some(link) = places.into_iter().find(|path| path.is_symlink()) {
+        return Err(Failure::usage(format!("{} is a symbolic link", link.display()))
+            .hint("remove it, or write the report elsewhere with --out DIR"));
     }
     let existing = files.iter().map(|(path, _)| directory.join(path)).find(|path| path.exists());
     match existing {

@@ -13,7 +13,7 @@ use bqrl_runs::reader::Run;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::progress::{Display, pool, total, with_hooks};
+use crate::progress::{Display, MOST_THREADS, pool, total, with_hooks};
 use crate::studies::{self, Only};
 
 /// The experiments that can be reproduced.
@@ -72,7 +72,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     force: bool,
     /// Seeds trained at the same time; the results do not depend on it [default: all cores]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
     pub threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 pub const MOST_TASKS: usize = 1000;
 
 /// The parts of a script; the paths are absolute.
+#[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The job's name.
     pub name: &'a str,
@@ -30,17 +31,23 @@ impl Job<'_> {
     /// The text of the script.
     pub fn script(&self) -> Result<String, Failure> {
         let text = |path: &Path| {
-            let text = path.to_str().filter(|text| !text.contains(['"', '\\', '\n']));
+            let unsafe_in_a_line = |c: char| c.is_control() || ['"', '\\'].contains(&c);
+            let text = path.to_str().filter(|text| !text.contains(unsafe_in_a_line));
             text.map(str::to_owned).ok_or_else(|| {
                 Failure::usage(format!("a Slurm script cannot name {} safely", path.display()))
             })
         };
+        if let Some(option) = self.options.iter().find(|option| option.contains(char::is_control)) {
+            return Err(Failure::usage(format!(
+                "--sbatch takes one line without control characters, got {option:?}"
+            )));
+        }
         let (root, program) = (text(self.root)?, text(self.program)?);
         let mut script = String::from(
             "#!/bin/sh\n# Written by `bqrl sweep --slurm`. Submitted again, it resumes the unfinished runs.\n",
         );
         for option in [
-            format!("--job-name={}", self.name),
+            format!("--job-name={}", job_name(self.name)),
             format!("--array=1-{}", self.tasks),
             "--cpus-per-task=1".to_owned(),
             // A task that lost its node starts again, and its runs resume from their checkpoints.
@@ -86,6 +93,12 @@ pub fn submit(script: &Path) -> Result<String, Failure> {
     Ok(said.trim().split(';').next().unwrap_or_default().to_owned())
 }
 
+/// A name without spaces, quotes or line breaks: a line break would end the comment, and the rest would be run.
+fn job_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    name.chars().map(plain).collect()
+}
+
 /// A word that the shell takes as it stands.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -126,5 +139,11 @@ mod tests {
         assert!(script.contains("--shard \"$SLURM_ARRAY_TASK_ID/12\""));
         let odd = Job { root: Path::new("/a\"b"), ..job };
         assert_eq!(odd.script().unwrap_err().code, 2);
+        // A line break would end the comment, and the shell would run the next line.
+        let injected = Job { name: "bqrl-a\ntouch hacked\n#", root: Path::new("/a"), ..job };
+        assert!(injected.script().unwrap().contains("\n#SBATCH --job-name=bqrl-a_touch_hacked__\n"));
+        let options = ["--time=10\ntouch hacked".to_owned()];
+        let injected = Job { root: Path::new("/a"), options: &options, ..job };
+        assert_eq!(injected.script().unwrap_err().code, 2);
     }
 }

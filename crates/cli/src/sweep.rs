@@ -11,7 +11,7 @@ use bqrl_runs::schema::Summary;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::progress::{Display, pool, total, with_hooks};
+use crate::progress::{Display, MOST_THREADS, pool, total, with_hooks};
 use crate::slurm::{self, Job, MOST_TASKS};
 use crate::text::{number, table};
 
@@ -47,7 +47,7 @@ pub struct SweepArgs {
     #[arg(long)]
     force: bool,
     /// Runs made at the same time; the results do not depend on it [default: all cores]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
     threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]

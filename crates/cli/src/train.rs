@@ -3,16 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::batch::run_all;
+use bqrl_lab::batch::{Prepared, Ready, run_all};
 use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
 use bqrl_lab::run::RunError;
-use bqrl_runs::atomic;
-use bqrl_runs::run_dir::{Lock, RunDir, unique_name};
+use bqrl_runs::run_dir::{RunDir, unique_name};
 use bqrl_runs::schema::{Summary, SummaryLevel};
 
 use crate::failure::Failure;
 use crate::problem::{self, ProblemFlags};
-use crate::progress::{Display, pool, with_hooks};
+use crate::progress::{Display, MOST_THREADS, pool, with_hooks};
 use crate::text::{number, table};
 
 /// Flags of `bqrl train`.
@@ -58,7 +57,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     /// Seeds trained at the same time; the results do not depend on it [default: all cores]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
     threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
@@ -83,8 +82,7 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
     let run = &prepared.config.run;
     let total = run.length().amount().saturating_mul(run.seeds.len() as u64);
     let display = Display::new(args.quiet, total, run.length().unit());
-    let (dir, lock) = directory(args, &prepared.config, existing)?;
-    let ready = [prepared.in_directory(dir, lock)];
+    let ready = [directory(args, prepared, existing)?];
     let result = with_hooks(&display, |hooks| {
         let mut results = pool(args.threads)?.install(|| run_all(&ready, hooks));
         Ok(results.pop().expect("one run, one result"))
@@ -96,6 +94,9 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
         Ok(summary) if args.json => Ok(summary.to_json()),
         Ok(summary) => Ok(human(&summary)),
         Err(error @ RunError::Interrupted { .. }) => Err(Failure::interrupted(error).hint(again)),
+        Err(error @ RunError::Changed { .. }) => Err(Failure::usage(error).hint(
+            "a run is resumed with the files it was left with; restore them, or start a new run with --out",
+        )),
         Err(error) => Err(Failure::runtime(error).hint(again)),
     }
 }
@@ -128,11 +129,8 @@ fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> 
         return Ok((layers.finish("settings").map_err(Failure::usage)?, None));
     };
     let dir = RunDir::open(resume).map_err(Failure::usage)?;
-    let path = dir.config();
-    let origin = path.display().to_string();
-    let stored = Layers::written(&read(&path)?, &origin).map_err(Failure::usage)?;
-    let mut layers = stored.clone();
-    let stored = stored.finish(&origin).map_err(Failure::usage)?;
+    let mut layers = Layers::of_run(&dir).map_err(Failure::usage)?;
+    let stored = Config::of_run(&dir).map_err(Failure::usage)?;
     if let Some(path) = &args.config {
         layers.file(&read(path)?, &path.display().to_string()).map_err(Failure::usage)?;
     }
@@ -190,31 +188,32 @@ fn apply_flags(args: &TrainArgs, name: &str, layers: &mut Layers) -> Result<(), 
     args.set.iter().try_for_each(|text| layers.override_with(text)).map_err(Failure::usage)
 }
 
-/// The run's directory, locked and with its configuration written down.
-fn directory(args: &TrainArgs, config: &Config, existing: Option<RunDir>) -> Result<(RunDir, Lock), Failure> {
+/// The run in its directory, which is locked and holds the configuration.
+fn directory(args: &TrainArgs, prepared: Prepared, existing: Option<RunDir>) -> Result<Ready, Failure> {
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Failure::usage(error).hint("--resume resumes it, --force replaces it")
         }
-        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::ResourceBusy => {
-            Failure::usage(error)
-        }
+        io::ErrorKind::DirectoryNotEmpty
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::ResourceBusy
+        | io::ErrorKind::InvalidInput => Failure::usage(error),
         _ => Failure::runtime(error),
     };
     if let Some(dir) = existing {
         let lock = dir.lock().map_err(refused)?;
-        return Ok((dir, lock));
+        return Ok(prepared.resume(dir, lock));
     }
     let path = if let Some(path) = &args.out {
         path.clone()
     } else {
+        let config = &prepared.config;
         let problem = Path::new(&config.problem.name).file_stem().unwrap_or_default().to_string_lossy();
         unique_name(Path::new("runs"), &format!("{problem}-{}", config.algo().name))
             .map_err(Failure::runtime)?
     };
     let (dir, lock) = RunDir::create(&path, args.force).map_err(refused)?;
-    atomic::write(&dir.config(), config.to_toml().as_bytes()).map_err(Failure::runtime)?;
-    Ok((dir, lock))
+    prepared.begin(dir, lock).map_err(Failure::runtime)
 }
 
 fn human(summary: &Summary) -> String {

@@ -10,7 +10,7 @@ use bqrl_runs::run_dir::unique_name;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::progress::{Display, pool, with_hooks};
+use crate::progress::{Display, MOST_THREADS, pool, with_hooks};
 use crate::text::{number, table};
 
 /// Flags of `bqrl tune`.
@@ -53,7 +53,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     /// Seeds trained at the same time; the results do not depend on it [default: all cores]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
     threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]

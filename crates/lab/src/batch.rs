@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bqrl_agents::AgentError;
 use bqrl_agents::experience::replay::machine;
+use bqrl_mdp::model::Problem;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{Lock, RunDir};
 use bqrl_runs::schema::Summary;
@@ -26,6 +27,8 @@ pub struct Prepared {
     pub task: Arc<dyn Task>,
     /// The references of its measures.
     pub references: Arc<References>,
+    /// The contents of the MDP file, if the problem is one.
+    file: Option<Vec<u8>>,
 }
 
 /// Why a configuration cannot be run.
@@ -77,23 +80,38 @@ fn check_lanes(lanes: usize, horizon: usize) -> Result<(), PrepareError> {
 impl Prepared {
     /// Builds the task, checks the agent's settings and plans the references.
     pub fn new(config: Config) -> Result<Self, PrepareError> {
-        let task = load(&config)?;
+        let (problem, file) = config.problem.load_with_file()?;
+        let task = table(problem, &config)?;
         check_lanes(config.run.lanes, task.spec().horizon)?;
         check_agent(&config, task.spec())?;
         let references = Arc::new(References::new(&*task, config.levels()?));
-        Ok(Self { config, task, references })
+        Ok(Self { config, task, references, file })
+    }
+
+    /// Ready to begin in a directory that is new or about to be extended: writes the configuration, and a copy of the MDP
+    /// file unless there is one.
+    pub fn begin(self, dir: RunDir, lock: Lock) -> io::Result<Ready> {
+        if let Some(file) = self.file.as_ref().filter(|_| !dir.table().exists()) {
+            atomic::write(&dir.table(), file)?;
+        }
+        // Last: a directory with a configuration is a run.
+        atomic::write(&dir.config(), self.config.to_toml().as_bytes())?;
+        Ok(self.resume(dir, lock))
     }
 
     /// Ready to run in a directory that is locked and holds the configuration.
-    pub fn in_directory(self, dir: RunDir, lock: Lock) -> Ready {
-        let Self { config, task, references } = self;
+    pub fn resume(self, dir: RunDir, lock: Lock) -> Ready {
+        let Self { config, task, references, .. } = self;
         Ready { config, task, references, dir, lock }
     }
 }
 
 /// The task of a configuration.
 pub fn load(config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
-    let problem = config.problem.load()?;
+    table(config.problem.load()?, config)
+}
+
+fn table(problem: Problem, config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
     let table = Table::new(problem)
         .map_err(|error| PrepareError::Restricted { name: config.problem.name.clone(), error })?;
     Ok(Arc::new(table))
@@ -113,12 +131,6 @@ pub struct Ready {
     pub lock: Lock,
 }
 
-/// When a seed was worked on.
-struct Span {
-    began: f64,
-    ended: f64,
-}
-
 /// Runs everything on the current thread pool. Seeds are started in the order of the list; results have the order of the
 /// runs.
 pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> {
@@ -127,20 +139,17 @@ pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> 
         runs.par_iter().map(|run| outcome::describe(&run.dir, &*run.task, &run.references)).collect();
     let seeds: Vec<(&Ready, u64)> =
         runs.iter().flat_map(|run| run.config.run.seeds.iter().map(move |&seed| (run, seed))).collect();
-    let results: Vec<(Result<Finished, RunError>, Span)> = seeds
+    let results: Vec<Result<Finished, RunError>> = seeds
         .par_iter()
         // One seed at a time, in order: a long run must not wait in the queue of a busy thread.
         .with_max_len(1)
         .map(|(run, seed)| {
-            let began = (hooks.clock)();
             let Ready { config, task, references, dir, .. } = run;
             // After a stop no further seed is begun.
-            let result = if hooks.stop.load(Ordering::Relaxed) {
-                Err(RunError::Interrupted { episode: 0, step: 0 })
-            } else {
-                run_seed(config, task.clone(), references.clone(), *seed, &dir.seed(*seed), hooks)
-            };
-            (result, Span { began, ended: (hooks.clock)() })
+            if hooks.stop.load(Ordering::Relaxed) {
+                return Err(RunError::Interrupted { episode: 0, step: 0 });
+            }
+            run_seed(config, task.clone(), references.clone(), *seed, &dir.seed(*seed), hooks)
         })
         .collect();
     let mut results = results.into_iter();
@@ -155,11 +164,9 @@ pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> 
 }
 
 /// Summarises the seeds of a run. Of several errors, one that is not an interruption is returned.
-fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Result<Summary, RunError> {
+fn finish(run: &Ready, results: Vec<Result<Finished, RunError>>) -> Result<Summary, RunError> {
     let (mut finished, mut failed) = (Vec::new(), None);
-    let (mut began, mut ended) = (f64::INFINITY, f64::NEG_INFINITY);
-    for (result, span) in results {
-        (began, ended) = (began.min(span.began), ended.max(span.ended));
+    for result in results {
         match result {
             Ok(done) => finished.push(done),
             Err(error) if failed.is_none() || !matches!(error, RunError::Interrupted { .. }) => {
@@ -172,7 +179,7 @@ fn finish(run: &Ready, results: Vec<(Result<Finished, RunError>, Span)>) -> Resu
         return Err(error);
     }
     let Ready { config, task, references, dir, .. } = run;
-    conclude(config, &**task, references, dir, &finished, ended - began)
+    conclude(config, &**task, references, dir, &finished)
 }
 
 /// Writes the files of a finished run that do not belong to a seed.
@@ -182,10 +189,9 @@ pub fn conclude(
     references: &References,
     dir: &RunDir,
     finished: &[Finished],
-    seconds: f64,
 ) -> Result<Summary, RunError> {
     let name = dir.path().display().to_string();
-    let mut summary = summarise(name, config, references, finished, seconds);
+    let mut summary = summarise(name, config, references, finished);
     if let (AgentConfig::DeepBqrl(_), Some(problem)) = (&config.agent, task.table()) {
         for (level, reference) in summary.taus.iter_mut().zip(&references.levels) {
             level.rule_quantile = outcome::rule_quantile(problem, reference.buffer);

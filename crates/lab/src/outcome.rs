@@ -47,9 +47,13 @@ pub fn rule_quantile(problem: &Problem, level: Buffer) -> Option<f64> {
     conditional::greedy(&problem.model, level, RULE_ATOMS).map(|rule| rule.law.quantile(level.tau()))
 }
 
-/// Writes `problem.json` and, where planning is exact, `reference.csv`.
+/// Writes `problem.json` and, where planning is exact, `reference.csv`, unless a resumed run has them.
 pub fn describe(dir: &RunDir, task: &dyn Task, references: &References) -> io::Result<()> {
     let (spec, table) = (task.spec(), task.table());
+    let exact = table.is_some() && references.evaluator.is_some();
+    if dir.problem().exists() && (dir.reference().exists() || !exact) {
+        return Ok(());
+    }
     let level = |level: &Level| LevelFacts {
         tau: level.buffer.tau(),
         beta: level.buffer.beta(),

@@ -196,7 +196,7 @@ fn planners<'a>(
         },
     };
     let round = |rounding| Planner::rounded(model, grid, rounding, progress);
-    Ok((round(Rounding::Down), Some(round(Rounding::Up))))
+    Ok((round(Rounding::Down)?, Some(round(Rounding::Up)?)))
 }
 
 impl Answer<'_> {

@@ -6,7 +6,7 @@ use std::io;
 
 use bqrl_runs::atomic;
 use bqrl_runs::events::EventWriter;
-use bqrl_runs::log::AppendLog;
+use bqrl_runs::log::{AppendLog, Position};
 use bqrl_runs::monitor;
 use bqrl_runs::run_dir::SeedDir;
 use bqrl_runs::schema::{EpisodeRow, EvaluationColumns, SeedProgress};
@@ -32,19 +32,22 @@ pub struct Records {
     monitor: AppendLog,
     events: EventWriter,
     t_start: f64,
+    /// Seconds from then to the last episode.
+    t_last: f64,
     flushed: f64,
 }
 
-/// The lengths of the records, in bytes.
+/// The ends of the records.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Positions {
-    episodes: u64,
-    evaluations: u64,
-    distribution: Option<u64>,
-    monitor: u64,
-    events: u64,
-    /// The start time of the run: not a length, but needed to continue the Monitor file.
+    episodes: Position,
+    evaluations: Position,
+    distribution: Option<Position>,
+    monitor: Position,
+    events: Position,
+    /// The start time of the run and the last time in the Monitor file: not positions, but needed to continue that file.
     t_start: f64,
+    t_last: f64,
 }
 
 /// The columns of a run's evaluations.
@@ -76,6 +79,7 @@ impl Records {
             monitor: monitor::create(&dir.monitor(), now, name)?,
             events: EventWriter::create(dir.path(), now)?,
             t_start: now,
+            t_last: 0.0,
             flushed: now,
             length: run.length(),
             columns,
@@ -83,7 +87,7 @@ impl Records {
         })
     }
 
-    /// The files of an interrupted run, cut to the lengths in its checkpoint.
+    /// The files of an interrupted run, cut at the positions in its checkpoint.
     pub fn resume(
         dir: &SeedDir,
         run: &RunConfig,
@@ -100,6 +104,7 @@ impl Records {
             monitor: AppendLog::resume(&dir.monitor(), positions.monitor)?,
             events: EventWriter::resume(dir.path(), positions.events)?,
             t_start: positions.t_start,
+            t_last: positions.t_last,
             flushed: f64::NEG_INFINITY,
             length: run.length(),
             columns: columns(run, references),
@@ -107,7 +112,7 @@ impl Records {
         })
     }
 
-    /// The present lengths of the files.
+    /// The present ends of the files.
     pub fn positions(&self) -> Positions {
         Positions {
             episodes: self.episodes.position(),
@@ -116,6 +121,7 @@ impl Records {
             monitor: self.monitor.position(),
             events: self.events.position(),
             t_start: self.t_start,
+            t_last: self.t_last,
         }
     }
 
@@ -131,7 +137,9 @@ impl Records {
     /// One finished episode; the Monitor file has the plain sum of its rewards.
     pub fn episode(&mut self, Ended { row, undiscounted }: &Ended, now: f64) -> io::Result<()> {
         self.episodes.append(&row.line())?;
-        self.monitor.append(&monitor::row(*undiscounted, row.length as u64, now - self.t_start))
+        // Readers of Monitor files sort by time, and the clock may have been set back.
+        self.t_last = self.t_last.max(now - self.t_start);
+        self.monitor.append(&monitor::row(*undiscounted, row.length as u64, self.t_last))
     }
 
     /// An evaluation at all levels.

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bqrl_runs::atomic;
 use bqrl_runs::run_dir::RunDir;
 use thiserror::Error;
 
@@ -106,13 +105,11 @@ fn begin_one(path: &Path, config: &Config, force: bool) -> Result<Option<Ready>,
                 };
                 std::fs::create_dir_all(parent).map_err(named)?;
             }
-            let (dir, lock) = RunDir::create(path, true)?;
-            atomic::write(&dir.config(), text.as_bytes())?;
-            (dir, lock)
+            RunDir::create(path, true)?
         }
     };
     let prepared = Prepared::new(config.clone()).map_err(refused)?;
-    Ok(Some(prepared.in_directory(dir, lock)))
+    Ok(Some(prepared.begin(dir, lock)?))
 }
 
 #[allow(clippy::needless_pass_by_value)] // As `map_err` hands it over.

@@ -28,7 +28,7 @@ use thiserror::Error;
 use crate::config::{AgentConfig, Config};
 use crate::outcome;
 use crate::records::{Positions, Records};
-use crate::task::{References, Task};
+use crate::task::{References, Task, fingerprint};
 use crate::train::{Ended, Progress, Training};
 
 /// Why a run stopped before its end.
@@ -63,6 +63,14 @@ pub enum RunError {
         episode: u64,
         /// Its error.
         error: EnvError,
+    },
+    /// A file that the run depends on is not as the run left it.
+    #[error("seed {seed}: {what}")]
+    Changed {
+        /// Which run.
+        seed: u64,
+        /// Which file, and how it differs.
+        what: String,
     },
     /// A checkpoint does not fit the configuration.
     #[error("seed {seed}, its checkpoint: {error}")]
@@ -109,6 +117,17 @@ pub struct Finished {
     pub progress: Progress,
     /// Gradient updates made.
     pub updates: u64,
+    /// When it was trained.
+    pub sessions: Vec<Session>,
+}
+
+/// A time of training without an interruption, in seconds of the clock.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Session {
+    /// Its first second.
+    pub began: f64,
+    /// The last one that is known.
+    pub ended: f64,
 }
 
 /// The agent of a configuration, for any environment that has such a spec.
@@ -147,6 +166,11 @@ pub struct SeedRun {
     pub training: Training,
     records: Records,
     store: CheckpointStore,
+    /// crc32c of the table, if the task is one.
+    table: Option<u32>,
+    /// The sessions before this one, and when this one began.
+    sessions: Vec<Session>,
+    began: f64,
     ticks: u64,
     /// The count of the last news.
     told: u64,
@@ -169,7 +193,8 @@ impl SeedRun {
         let store = CheckpointStore::open(dir.checkpoints());
         let latest = store.latest()?;
         if let Some(checkpoint) = &latest {
-            restore(&mut training, checkpoint, seed, hooks)?;
+            let saved = restore(&mut training, checkpoint, seed, hooks)?;
+            saved.check_settings(config, |_| true).map_err(|what| RunError::Changed { seed, what })?;
         }
         Self::attach(config, training, store, latest.as_ref(), dir, hooks)
     }
@@ -185,21 +210,32 @@ impl SeedRun {
     ) -> Result<Self, RunError> {
         let (seed, run, references) = (training.seed(), &config.run, training.references());
         let refused = |error| RunError::Restore { seed, error };
+        let table = training.task().table().map(fingerprint);
+        let mut sessions = Vec::new();
         let records = if let Some(checkpoint) = latest {
-            let Saved { progress, positions, .. } = Saved::read(checkpoint).map_err(refused)?;
+            let saved = Saved::read(checkpoint).map_err(refused)?;
+            saved.check_table(table, config).map_err(|what| RunError::Changed { seed, what })?;
+            let Saved { progress, positions, .. } = saved;
+            sessions = saved.sessions;
             let (there, here) = (progress.clock.steps, training.progress.clock.steps);
             if there != here {
                 let message = format!("it was written at step {there}, the agent is at step {here}");
                 return Err(refused(RestoreError(message)));
             }
-            Records::resume(dir, run, references, &positions)?
+            Records::resume(dir, run, references, &positions).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => RunError::Changed { seed, what: error.to_string() },
+                _ => error.into(),
+            })?
         } else {
             let (name, stochastic) = (&config.problem.name, training.agent.is_stochastic());
             Records::create(dir, name, run, references, stochastic, (hooks.clock)())?
         };
         let told = run.length().done(&training.progress.clock);
         let config = config.clone();
-        let mut this = Self { config, seed, dir: dir.clone(), training, records, store, ticks: 0, told };
+        let began = (hooks.clock)();
+        let dir = dir.clone();
+        let mut this =
+            Self { config, seed, dir, training, records, store, table, sessions, began, ticks: 0, told };
         if latest.is_none() {
             this.evaluate(hooks)?;
         }
@@ -239,14 +275,14 @@ impl SeedRun {
             return Err(RunError::Interrupted { episode: now.episodes, step: now.steps });
         }
         if done || saves {
-            self.checkpoint()?;
+            self.checkpoint(hooks)?;
         }
         Ok(ended)
     }
 
     /// Leaves the run so that it can be resumed from here.
     pub fn pause(&mut self, hooks: &Hooks) -> io::Result<()> {
-        self.checkpoint()?;
+        self.checkpoint(hooks)?;
         self.records.say(&self.training, false, (hooks.clock)())
     }
 
@@ -257,7 +293,7 @@ impl SeedRun {
     }
 
     /// Writes a checkpoint.
-    pub fn checkpoint(&mut self) -> io::Result<()> {
+    pub fn checkpoint(&mut self, hooks: &Hooks) -> io::Result<()> {
         // Records first: the positions in a checkpoint must never be beyond the files.
         self.records.sync()?;
         let training = &self.training;
@@ -265,6 +301,9 @@ impl SeedRun {
             progress: training.progress.clone(),
             play: training.play.save(),
             positions: self.records.positions(),
+            config: self.config.clone(),
+            table: self.table,
+            sessions: self.sessions(hooks),
         };
         let state = serde_json::to_vec(&saved).expect("plain numbers serialise");
         let files = training.agent.save(&|name| self.store.has(name));
@@ -279,6 +318,12 @@ impl SeedRun {
         self.store.save_parts(training.progress.clock.steps, &parts)
     }
 
+    /// All sessions, this one up to now.
+    fn sessions(&self, hooks: &Hooks) -> Vec<Session> {
+        let this = Session { began: self.began, ended: (hooks.clock)() };
+        self.sessions.iter().copied().chain([this]).collect()
+    }
+
     /// Writes the tables of a finished seed.
     pub fn finish(self, hooks: &Hooks) -> Result<Finished, RunError> {
         outcome::write_seed_tables(&self.dir, &self.training).map_err(|error| match error {
@@ -286,7 +331,8 @@ impl SeedRun {
             outcome::TableError::Io(error) => error.into(),
         })?;
         self.records.say(&self.training, true, (hooks.clock)())?;
-        Ok(Finished { updates: self.training.agent.updates(), progress: self.training.progress })
+        let sessions = self.sessions(hooks);
+        Ok(Finished { updates: self.training.agent.updates(), progress: self.training.progress, sessions })
     }
 
     fn failed(&self, error: PlayError) -> RunError {
@@ -331,20 +377,29 @@ pub fn restore_seed(
     let checkpoint = CheckpointStore::open(dir.checkpoints()).latest()?;
     let none =
         || RunError::Restore { seed, error: RestoreError("no checkpoint has been written yet".into()) };
-    restore(&mut training, &checkpoint.ok_or_else(none)?, seed, hooks)?;
+    let saved = restore(&mut training, &checkpoint.ok_or_else(none)?, seed, hooks)?;
+    let changed = |what| RunError::Changed { seed, what };
+    // The length and the evaluations of a run do not change what was learned.
+    saved.check_settings(config, |key| !key.starts_with("run.")).map_err(changed)?;
+    saved.check_table(training.task().table().map(fingerprint), config).map_err(changed)?;
     Ok(training)
 }
 
 /// Restores a training from a checkpoint.
-fn restore(training: &mut Training, checkpoint: &Loaded, seed: u64, hooks: &Hooks) -> Result<(), RunError> {
+fn restore(
+    training: &mut Training,
+    checkpoint: &Loaded,
+    seed: u64,
+    hooks: &Hooks,
+) -> Result<Saved, RunError> {
     let refused = |error| RunError::Restore { seed, error };
     checkpoint.warnings.iter().for_each(|warning| (hooks.warn)(warning));
-    let Saved { progress, play, .. } = Saved::read(checkpoint).map_err(refused)?;
+    let saved = Saved::read(checkpoint).map_err(refused)?;
     let part = |name: &str| checkpoint.part(name);
     training.agent.restore(&part).map_err(refused)?;
-    training.play.restore(play).map_err(|error| refused(RestoreError(error.to_string())))?;
-    training.progress = progress;
-    Ok(())
+    training.play.restore(saved.play.clone()).map_err(|error| refused(RestoreError(error.to_string())))?;
+    training.progress = saved.progress.clone();
+    Ok(saved)
 }
 
 /// The state of training and lanes in a checkpoint.
@@ -358,6 +413,10 @@ struct Saved {
     progress: Progress,
     play: SavedPlay,
     positions: Positions,
+    /// The settings, and crc32c of the table: a run that is resumed with others would not be the same run.
+    config: Config,
+    table: Option<u32>,
+    sessions: Vec<Session>,
 }
 
 impl Saved {
@@ -365,5 +424,24 @@ impl Saved {
         let bytes =
             checkpoint.part("state.json").ok_or_else(|| RestoreError("state.json: missing".into()))?;
         serde_json::from_slice(&bytes).map_err(|error| RestoreError(format!("state.json: {error}")))
+    }
+
+    /// Refuses other settings than those of the checkpoint, as far as they `matter`. A finished run may be extended.
+    fn check_settings(&self, config: &Config, matter: fn(&str) -> bool) -> Result<(), String> {
+        let finished = self.config.run.length().is_reached(&self.progress.clock);
+        let is_length = |key: &str| ["run.episodes", "run.steps"].contains(&key);
+        let mut differing = config.differences(&self.config);
+        differing.retain(|key| matter(key) && !(finished && is_length(key)));
+        match &differing[..] {
+            [] => Ok(()),
+            keys => Err(format!("config.toml was changed after the run began: {}", keys.join(", "))),
+        }
+    }
+
+    /// Refuses another table than that of the checkpoint.
+    fn check_table(&self, table: Option<u32>, config: &Config) -> Result<(), String> {
+        let changed = self.table != table;
+        let name = &config.problem.name;
+        if changed { Err(format!("{name} is another problem than when the run began")) } else { Ok(()) }
     }
 }

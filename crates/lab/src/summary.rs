@@ -3,18 +3,13 @@
 use bqrl_runs::schema::{EvaluationRow, Summary, SummaryLevel};
 
 use crate::config::Config;
-use crate::run::Finished;
+use crate::run::{Finished, Session};
 use crate::task::{Level, References};
 use crate::train::PolicyMetrics;
 
 /// Sums up the seeds of a run, in their order.
-pub fn summarise(
-    run: String,
-    config: &Config,
-    references: &References,
-    finished: &[Finished],
-    seconds: f64,
-) -> Summary {
+pub fn summarise(run: String, config: &Config, references: &References, finished: &[Finished]) -> Summary {
+    let seconds = seconds_of(finished);
     let greedy: Vec<&PolicyMetrics> = finished.iter().map(|done| &done.progress.greedy).collect();
     // The seeds of a run agree on whether there is one.
     let distribution: Option<Vec<&PolicyMetrics>> =
@@ -42,6 +37,19 @@ pub fn summarise(
     }
 }
 
+/// The time during which at least one seed was trained, over all sessions of an interrupted run.
+fn seconds_of(finished: &[Finished]) -> f64 {
+    let mut sessions: Vec<Session> = finished.iter().flat_map(|done| &done.sessions).copied().collect();
+    sessions.sort_by(|a, b| a.began.total_cmp(&b.began));
+    let (mut total, mut counted) = (0.0, f64::NEG_INFINITY);
+    for Session { began, ended } in sessions {
+        // Seeds are trained side by side. A session in which the clock was set back counts nothing.
+        total += (ended - began.max(counted)).max(0.0);
+        counted = counted.max(ended);
+    }
+    total
+}
+
 fn levels(references: &References, metrics: &[&PolicyMetrics]) -> Vec<SummaryLevel> {
     let level = |(index, level): (usize, &Level)| {
         let rows: Vec<&EvaluationRow> = metrics.iter().map(|metrics| &metrics.last[index]).collect();
@@ -59,4 +67,23 @@ fn levels(references: &References, metrics: &[&PolicyMetrics]) -> Vec<SummaryLev
         }
     };
     references.levels.iter().enumerate().map(level).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::Progress;
+
+    #[test]
+    fn seconds_add_up_over_sessions_and_seeds_side_by_side_count_once() {
+        let seed = |sessions: &[(f64, f64)]| Finished {
+            progress: Progress::default(),
+            updates: 0,
+            sessions: sessions.iter().map(|&(began, ended)| Session { began, ended }).collect(),
+        };
+        // Two seeds: 10 s together, an interruption, 5 s of the second one; then a clock that was set back by an hour.
+        let seeds = [seed(&[(100.0, 108.0)]), seed(&[(101.0, 110.0), (500.0, 505.0), (505.0, -3000.0)])];
+        assert_eq!(seconds_of(&seeds), 15.0);
+        assert_eq!(seconds_of(&[]), 0.0);
+    }
 }

@@ -214,20 +214,18 @@ impl Sweep {
             Err(SweepError::OtherSettings { .. }) if force => false,
             Err(error) => return Err(error),
         };
-        let config = trial.config.clone();
-        let prepared = Prepared::new(config.clone()).map_err(|error| self.wrong(&trial.name, &error))?;
+        let prepared =
+            Prepared::new(trial.config.clone()).map_err(|error| self.wrong(&trial.name, &error))?;
         let directory = || {
             if begun {
                 let dir = RunDir::open(&path)?;
                 let lock = dir.lock()?;
-                return Ok((dir, lock));
+                return Ok(prepared.resume(dir, lock));
             }
             let (dir, lock) = RunDir::create(&path, force)?;
-            atomic::write(&dir.config(), config.to_toml().as_bytes())?;
-            Ok((dir, lock))
+            prepared.begin(dir, lock)
         };
-        let (dir, lock) = directory().map_err(|error: io::Error| failed(error.into()))?;
-        let ready = prepared.in_directory(dir, lock);
+        let ready = directory().map_err(|error: io::Error| failed(error.into()))?;
         run_all(slice::from_ref(&ready), hooks).pop().expect("one run, one result").map_err(failed)
     }
 

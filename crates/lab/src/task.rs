@@ -32,6 +32,33 @@ pub trait Task: Send + Sync {
     fn actions(&self) -> Vec<String>;
 }
 
+/// crc32c of a table: every number that training depends on.
+pub fn fingerprint(problem: &Problem) -> u32 {
+    let model = &problem.model;
+    let mut crc32c = 0;
+    let mut add = |number: u64| crc32c = crc32c::crc32c_append(crc32c, &number.to_le_bytes());
+    for size in [model.n_states(), model.n_actions(), model.horizon(), model.kernels().len()] {
+        add(size as u64);
+    }
+    add(model.discount().to_bits());
+    for &(state, probability) in model.start() {
+        add(state as u64);
+        add(probability.to_bits());
+    }
+    for stage in 0..model.kernels().len() {
+        for row in 0..model.n_states() * model.n_actions() {
+            let outcomes = model.outcomes(stage, row / model.n_actions(), row % model.n_actions());
+            add(outcomes.len() as u64);
+            for outcome in outcomes {
+                add(outcome.next as u64);
+                add(outcome.probability.to_bits());
+                add(outcome.reward.to_bits());
+            }
+        }
+    }
+    crc32c
+}
+
 /// A problem whose every probability is known.
 pub struct Table {
     problem: Problem,
@@ -154,8 +181,9 @@ impl References {
         let model = &problem.model;
         // Too many returns: a plan on a grid that fits in memory gives a value that some policy attains.
         let grid = (ROUNDED_CELLS / model.n_states()).clamp(500, 20_000);
-        let planner = Planner::exact(model, progress)
-            .unwrap_or_else(|_| Planner::rounded(model, grid, Rounding::Down, progress));
+        let planner =
+            Planner::exact(model, progress).or_else(|_| Planner::rounded(model, grid, Rounding::Down, progress));
+        let Ok(planner) = planner else { return Self::none(levels) };
         let evaluator = || Evaluator::new(model).expect("the planner found the returns few enough");
         let level =
             |buffer: Buffer| Level { buffer, best_quantile: Some(planner.best_quantile(buffer.tau()).value) };

@@ -355,8 +355,7 @@ fn open(config: Config, path: &Path) -> Result<Ready, TuneError> {
         fs::create_dir_all(path.parent().expect("a trial has a place in its search"))?;
         RunDir::create(path, true)?
     };
-    atomic::write(&dir.config(), config.to_toml().as_bytes())?;
-    Ok(Prepared::new(config)?.in_directory(dir, lock))
+    Ok(Prepared::new(config)?.begin(dir, lock)?)
 }
 
 fn read_rounds(dir: &Path) -> Result<Vec<Round>, TuneError> {

@@ -339,7 +339,7 @@ fn run(config: &Config) -> Ran {
 }
 
 fn go_on(config: &Config, dir: &RunDir, stop: &AtomicBool, folder: tempfile::TempDir) -> Ran {
-    let Prepared { config, task, references } = Prepared::new(config.clone()).unwrap();
+    let Prepared { config, task, references, .. } = Prepared::new(config.clone()).unwrap();
     let hooks = Hooks { stop, watch: &|_| {}, warn: &|_| {}, clock: &|| 0.0 };
     let seed = dir.seed(42);
     let finished = run_seed(&config, task, references, 42, &seed, &hooks);
@@ -457,7 +457,9 @@ fn a_run_stopped_again_and_again_ends_as_if_it_never_had_been() {
         assert_eq!(pieces.episodes, whole.episodes, "{}", golden.algo);
         assert_eq!(pieces.evaluations, whole.evaluations, "{}", golden.algo);
         assert_eq!(pieces.weights, whole.weights, "{}", golden.algo);
-        assert_eq!(pieces.finished.unwrap(), whole.finished.unwrap(), "{}", golden.algo);
+        let (pieces, whole) = (pieces.finished.unwrap(), whole.finished.unwrap());
+        assert_eq!((pieces.progress, pieces.updates), (whole.progress, whole.updates), "{}", golden.algo);
+        assert_eq!((pieces.sessions.len(), whole.sessions.len()), (13, 1), "{}", golden.algo);
     }
 }
 
@@ -479,7 +481,7 @@ fn a_stop_flag_after_the_last_episode_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, _lock) = RunDir::create(folder.path(), false).unwrap();
     let stop = AtomicBool::new(false);
-    let Prepared { config, task, references } = Prepared::new(config).unwrap();
+    let Prepared { config, task, references, .. } = Prepared::new(config).unwrap();
     let watch = |news: &News| stop.store(news.progress.clock.episodes == 40, Ordering::Relaxed);
     let hooks = Hooks { stop: &stop, watch: &watch, warn: &|_| {}, clock: &|| 0.0 };
     assert!(run_seed(&config, task, references, 42, &dir.seed(42), &hooks).is_ok());

@@ -92,7 +92,7 @@ fn a_run_in_lanes_counts_steps_stops_at_the_right_one_and_evaluates_when_multipl
             assert_eq!((config.run.episodes, config.run.steps), (None, Some(400)));
             let folder = tempfile::tempdir().unwrap();
             let (dir, lock) = directory(&folder, &config);
-            let ready = [Prepared::new(config).unwrap().in_directory(dir, lock)];
+            let ready = [Prepared::new(config).unwrap().resume(dir, lock)];
             let summary = run_all(&ready, &hooks(never())).remove(0).unwrap();
             let dir = &ready[0].dir;
 
@@ -237,7 +237,7 @@ fn without_a_table_a_run_has_intervals_and_none_of_the_measures_that_need_a_refe
             }
             let finished = [run.finish(&hooks).unwrap()];
             assert!(finished[0].updates > 0 && finished[0].progress.regret.is_none(), "{algo}");
-            conclude(&config, &*task, &references, &dir, &finished, 1.0).unwrap();
+            conclude(&config, &*task, &references, &dir, &finished).unwrap();
 
             let evaluations = fs::read_to_string(seed.evaluations()).unwrap();
             let header = format!("{first}tau,quantile,buffered_quantile,mean,low,high");
@@ -308,7 +308,7 @@ fn a_simulator_resumes_in_the_middle_of_episodes_to_the_same_bytes() {
             other => break other.unwrap(),
         }
     };
-    assert_eq!((stops, &in_pieces), (25, &finished));
+    assert_eq!((stops, in_pieces.updates, &in_pieces.progress), (25, finished.updates, &finished.progress));
     for file in ["episodes.csv", "evaluations.csv", "law.csv", "weights.safetensors"] {
         let read = |dir: &RunDir| fs::read(dir.seed(42).path().join(file)).unwrap();
         assert!(read(&whole_dir) == read(&pieces_dir), "{file} differs");

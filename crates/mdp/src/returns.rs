@@ -31,6 +31,10 @@ const LIST_ADVANTAGE: usize = 16;
 /// The most sums that may be formed while a list is built; fewer if a lattice is possible instead.
 const LIST_WORK: usize = 1 << 25;
 const LIST_TRIAL: usize = 1 << 20;
+/// The most entries of all tables of a listed ladder: 2 GiB of `u32`.
+const TABLE_LIMIT: usize = 1 << 29;
+/// The most bytes of the tables of a plan. Fixed, so that whether a plan is exact does not depend on the machine.
+const MEMORY_LIMIT: f64 = (8u64 << 30) as f64;
 
 #[derive(Clone, Copy)]
 struct ListLimit {
@@ -38,9 +42,9 @@ struct ListLimit {
     work: usize,
 }
 
-/// The return set has too many values to be exact.
+/// The return set has too many values: to be exact, or for the given grid.
 #[derive(Clone, Debug, Error, PartialEq)]
-#[error("the return set is too large to be exact: {size} (limit {limit})")]
+#[error("the return set is too large: {size} (limit {limit})")]
 pub struct TooManyReturns {
     /// Its size, in words.
     pub size: String,
@@ -145,7 +149,7 @@ impl Compiled {
             range: (0.0, 0.0),
             kernels,
         };
-        compiled.range = compiled.find_range();
+        compiled.range = compiled.find_range(|_, _| {});
         compiled
     }
 
@@ -175,7 +179,8 @@ impl Compiled {
         &transitions[first[row]..first[row + 1]]
     }
 
-    fn find_range(&self) -> (f64, f64) {
+    /// The smallest and the largest return. `visit` gets those of the rest of the episode, for each stage and state.
+    fn find_range(&self, mut visit: impl FnMut(usize, (f64, f64))) -> (f64, f64) {
         let mut bounds = vec![(0.0f64, 0.0f64); self.n_states + 1];
         for stage in (0..self.horizon).rev() {
             let mut earlier = vec![(0.0, 0.0); self.n_states + 1];
@@ -188,6 +193,7 @@ impl Compiled {
                         high = high.max(reward + rest.1);
                     }
                 }
+                visit(stage, (low, high));
                 earlier[state as usize] = (low, high);
             }
             bounds = earlier;
@@ -289,7 +295,7 @@ impl Ladders {
             (_, size) => Err(TooManyReturns {
                 size: match size {
                     Some(n) => format!("{n:.0} possible values between {low} and {high}"),
-                    None => format!("more than {LIST_LIMIT} irregular values between {low} and {high}"),
+                    None => format!("too many irregular values between {low} and {high}"),
                 },
                 limit: format!("{} values", if size.is_some() { LATTICE_LIMIT } else { LIST_LIMIT }),
             }),
@@ -347,6 +353,31 @@ fn check_cells(compiled: &Compiled, size: f64) -> Result<(), TooManyReturns> {
     })
 }
 
+/// Refuses tables of a plan that would be too large: the actions of all stages, and the values of two stages.
+///
+/// The bound is not tight, because a row holds only the rungs between the certain and the impossible.
+pub(crate) fn check_memory(compiled: &Compiled, ladder: &Ladder) -> Result<(), TooManyReturns> {
+    let (mut all, mut values) = (0.0f64, vec![0.0f64; compiled.horizon]);
+    compiled.find_range(|stage, (low, high)| {
+        let rungs = match ladder.quantum {
+            Some(quantum) => (high - low) / quantum + 1.0,
+            None => ladder.alive[stage].len() as f64,
+        };
+        all += rungs;
+        values[stage] += rungs;
+    });
+    let action = if compiled.n_actions <= 256 { 1.0 } else { 2.0 };
+    let widest = values.into_iter().fold(0.0, f64::max);
+    let bytes = action * all + 2.0 * size_of::<f64>() as f64 * widest;
+    if bytes <= MEMORY_LIMIT {
+        return Ok(());
+    }
+    Err(TooManyReturns {
+        size: format!("the tables of {} stages may need {:.1} GB", compiled.horizon, bytes / 1e9),
+        limit: format!("{:.1} GB", MEMORY_LIMIT / 1e9),
+    })
+}
+
 impl Ladder {
     /// The spacing of the rungs, if they are evenly spaced.
     pub fn quantum(&self) -> Option<f64> {
@@ -397,7 +428,7 @@ fn listed_residual(compiled: &Compiled, limit: ListLimit) -> Option<Ladder> {
     let mut alive = vec![vec![0.0]; horizon + 1];
     let ended = vec![vec![0.0]; horizon + 1];
     let mut steps = vec![Vec::new(); horizon];
-    let mut work = 0;
+    let (mut work, mut entries) = (0, 0);
     for stage in (0..horizon).rev() {
         let codes = compiled.codes(stage);
         let mut values = Vec::new();
@@ -411,7 +442,8 @@ fn listed_residual(compiled: &Compiled, limit: ListLimit) -> Option<Ladder> {
             values.extend(later[stage + 1].iter().map(|d| reward + d));
         }
         let rungs = merge_close(values, compiled.tolerance);
-        if rungs.len() > limit.values {
+        entries += codes.len() * (rungs.len() + 1);
+        if rungs.len() > limit.values || entries > TABLE_LIMIT {
             return None;
         }
         let mut tables = vec![Step::Shift(0); 2 * compiled.rewards.len()];
@@ -441,7 +473,7 @@ fn listed_collected(compiled: &Compiled, limit: ListLimit) -> Option<Ladder> {
     let mut alive = vec![vec![0.0]];
     let mut ended = vec![Vec::new()];
     let mut steps = Vec::new();
-    let mut work = 0;
+    let (mut work, mut entries) = (0, 0);
     for stage in 0..compiled.horizon {
         let codes = compiled.codes(stage);
         let mut next: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
@@ -458,7 +490,8 @@ fn listed_collected(compiled: &Compiled, limit: ListLimit) -> Option<Ladder> {
             rungs.reverse();
             rungs
         });
-        if next.iter().any(|rungs| rungs.len() > limit.values) {
+        entries += codes.len() * alive[stage].len();
+        if next.iter().any(|rungs| rungs.len() > limit.values) || entries > TABLE_LIMIT {
             return None;
         }
         let mut tables = vec![Step::Shift(0); 2 * compiled.rewards.len()];

@@ -297,8 +297,8 @@ fn rounding_encloses_the_exact_answers() {
     for seed in 0..60 {
         let model = random_model(Rewards::Irregular, 9000 + seed);
         let exact = Planner::exact(&model, &silent).unwrap();
-        let down = Planner::rounded(&model, 500, Rounding::Down, &silent);
-        let up = Planner::rounded(&model, 500, Rounding::Up, &silent);
+        let down = Planner::rounded(&model, 500, Rounding::Down, &silent).unwrap();
+        let up = Planner::rounded(&model, 500, Rounding::Up, &silent).unwrap();
         for tau in TAUS {
             let (low, value, high) =
                 (down.best_quantile(tau).value, exact.best_quantile(tau).value, up.best_quantile(tau).value);

@@ -3,6 +3,8 @@
 //! Reads one input per line, D numbers with spaces between; prints one line per input, the outputs of all critics one after
 //! the other. `xtask/peers/bench_peers.py` compares them with PyTorch's.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)] // It prints what it found.
+
 use std::error::Error;
 use std::path::Path;
 

@@ -33,7 +33,10 @@ pub enum ShapeError {
         name: &'static str,
     },
     /// More parameters than fit in memory.
-    #[error("at most {max} parameters per critic are supported, got more for {shape:?}")]
+    #[error(
+        "at most {max} parameters are supported, got more for {} critics with {} inputs, hidden layers {:?} and {} outputs",
+        shape.n_critics, shape.n_inputs, shape.hidden, shape.n_outputs()
+    )]
     TooLarge {
         /// The offending shape.
         shape: Box<Shape>,
@@ -48,7 +51,7 @@ const MAX_PARAMETERS: usize = 1 << 28;
 impl Shape {
     /// A·K, the number of outputs of each critic.
     pub fn n_outputs(&self) -> usize {
-        self.n_actions * self.n_quantiles
+        self.n_actions.saturating_mul(self.n_quantiles)
     }
 
     /// Floating-point operations of the matrix products of one [`train_step`](crate::Ensemble::train_step).

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
+pub use bqrl_cli::terminal::one_line;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -20,21 +21,6 @@ pub fn type_error(error: impl Display) -> PyErr {
 /// The error of a file as Python knows it: `FileNotFoundError`, `PermissionError`, another `OSError`.
 pub fn os_error(error: io::Error) -> PyErr {
     io::Error::new(error.kind(), one_line(&error.to_string())).into()
-}
-
-/// A message that may quote a file, a path or an environment, on one line and without control characters: those could
-/// move the cursor of a terminal, or make one message look like two.
-pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        // The second set ends a line or reverses the direction of writing.
-        if c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            line.extend(c.escape_default());
-        } else {
-            line.push(c);
-        }
-    }
-    line
 }
 
 /// A setting as TOML. NumPy's numbers are numbers.

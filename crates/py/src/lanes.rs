@@ -79,7 +79,7 @@ fn reward(given: &Bound<'_, PyAny>) -> PyResult<f64> {
         Ok(reward) if reward.is_finite() => Ok(reward),
         Ok(reward) => Err(value_error(format!("want a finite reward, got {reward}"))),
         Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
-            Err(value_error(format!("want a finite reward, got {}", shown(&given))))
+            Err(value_error("want a finite reward, got a whole number beyond 1e308"))
         }
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             Err(type_error(format!("want a number as reward, got {}", given.get_type())))

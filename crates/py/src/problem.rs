@@ -59,7 +59,7 @@ impl Problem {
         start: Option<u64>,
         discount: Option<f64>,
     ) -> PyResult<Self> {
-        let config = ProblemConfig { name, horizon, start, discount, parameters, python: false };
+        let config = ProblemConfig { name, horizon, start, discount, parameters, ..ProblemConfig::default() };
         let problem = native::detached(py, || config.load().map_err(value_error))?;
         Ok(Self { inner: Arc::new(problem), config: Some(config) })
     }

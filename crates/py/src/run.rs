@@ -27,8 +27,6 @@ use crate::learner::{Saved, failed};
 /// Episodes of an evaluation: fewer than on the command line, because Python's environments are slower.
 const EVALUATION_EPISODES: usize = 100;
 
-/// Bytes of a `config.toml`; written ones have a few thousand.
-const MOST_CONFIG: u64 = 16 << 20;
 /// Bytes of a `model.json`; the bounds of large observations are in it.
 const MOST_MODEL: u64 = 256 << 20;
 
@@ -113,7 +111,8 @@ impl Run {
     /// The run that is there, if it is one of this model: all but its length and its evaluations must agree.
     fn own(path: &Path, config: &Config) -> Option<(RunDir, Config)> {
         let dir = RunDir::open(path).ok()?;
-        let before = read_config(&regular::read_to_string(&dir.config(), MOST_CONFIG).ok()?).ok()?;
+        let mut before = Config::of_run(&dir).ok()?;
+        before.problem.copy.clone_from(&config.problem.copy);
         let RunConfig { tau, beta, seeds, lanes, .. } = &before.run;
         let same = (tau, beta, seeds, lanes)
             == (&config.run.tau, &config.run.beta, &config.run.seeds, &config.run.lanes)
@@ -145,7 +144,6 @@ pub struct Logged {
     config: Config,
     dir: RunDir,
     _lock: Lock,
-    began: f64,
 }
 
 /// The time, as run files have it.
@@ -172,6 +170,7 @@ impl Course {
         }
         // The run is not finished any more.
         atomic::remove(&dir.summary()).map_err(os_error)?;
+        config.problem.keep_file(&dir).map_err(value_error)?;
         atomic::write(&dir.config(), config.to_toml().as_bytes()).map_err(os_error)?;
         let place = dir.seed(training.seed());
         place.create().map_err(os_error)?;
@@ -188,12 +187,12 @@ impl Course {
             let mut run = SeedRun::attach(config, training, store, latest.as_ref(), &place, hooks)?;
             if learned && latest.is_none() {
                 // Learning that happened before the run began cannot be repeated from its start.
-                run.checkpoint()?;
+                run.checkpoint(hooks)?;
             }
             Ok(run)
         });
         let run = run.map_err(run_error)?;
-        Ok(Self::Logged(Box::new(Logged { run, config: config.clone(), dir, _lock: lock, began: now() })))
+        Ok(Self::Logged(Box::new(Logged { run, config: config.clone(), dir, _lock: lock })))
     }
 
     /// The training.
@@ -227,7 +226,7 @@ impl Course {
     /// Ends it: a run that was stopped early is left so that it can be resumed.
     pub fn end(self, error: Option<&PyErr>) -> PyResult<()> {
         let Course::Logged(logged) = self else { return Ok(()) };
-        let Logged { mut run, config, dir, began, .. } = *logged;
+        let Logged { mut run, config, dir, .. } = *logged;
         if error.is_some_and(|error| Python::attach(|py| error.is_instance_of::<PyFloatingPointError>(py))) {
             // The checkpoint before is better than an agent that cannot go on.
             return Ok(());
@@ -237,7 +236,7 @@ impl Course {
         }
         let (task, references) = run.training.parts();
         let finished = with_hooks(|hooks| run.finish(hooks)).map_err(run_error)?;
-        conclude(&config, &*task, &references, &dir, &[finished], now() - began).map_err(run_error)?;
+        conclude(&config, &*task, &references, &dir, &[finished]).map_err(run_error)?;
         Ok(())
     }
 }
@@ -251,7 +250,7 @@ fn run_error(error: RunError) -> PyErr {
         }
         RunError::Io(error) => os_error(error),
         RunError::Agent(error) => value_error(error),
-        RunError::Restore { .. } => value_error(error),
+        RunError::Restore { .. } | RunError::Changed { .. } => value_error(error),
         RunError::Interrupted { .. } => PyRuntimeError::new_err(error.to_string()),
     }
 }
@@ -278,8 +277,7 @@ fn model_file(seed: &SeedDir) -> PathBuf {
 pub fn open(path: &Path, seed: Option<u64>) -> Result<Stored, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let dir = RunDir::open(path).map_err(|error| text(&error))?;
-    let toml = regular::read_to_string(&dir.config(), MOST_CONFIG).map_err(|error| text(&error))?;
-    let mut config = read_config(&toml).map_err(|error| text(&error))?;
+    let mut config = Config::of_run(&dir).map_err(|error| text(&error))?;
     let n_seeds = config.run.seeds.len();
     let seed = match seed {
         Some(seed) if !config.run.seeds.contains(&seed) => {

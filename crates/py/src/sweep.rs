@@ -1,11 +1,11 @@
 //! `Sweep`: a sweep file, and its runs one at a time, for engines that live in Python.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bqrl_cli::terminal::say;
 use bqrl_lab::run::Hooks;
 use bqrl_lab::sweep::{self, State, SweepError, Trial};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -86,8 +86,7 @@ impl Sweep {
                 let hooks = Hooks {
                     stop: &stop,
                     watch: &|_| {},
-                    // A closed standard error must not end the run.
-                    warn: &|message| drop(writeln!(io::stderr(), "warning: {}: {message}", trial.name)),
+                    warn: &|message| say(&format!("warning: {}: {message}", trial.name)),
                     clock: &|| {
                         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
                     },

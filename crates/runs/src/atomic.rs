@@ -40,6 +40,16 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
     written.map_err(naming("writing", path))
 }
 
+/// Reads a file of ours. A link, a pipe or a device in its place is refused: reading a pipe would wait forever.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = fs::symlink_metadata(path).map_err(naming("reading", path))?;
+    if !metadata.is_file() {
+        let message = "it is not a regular file";
+        return Err(naming("reading", path)(io::Error::new(io::ErrorKind::InvalidInput, message)));
+    }
+    fs::read(path).map_err(naming("reading", path))
+}
+
 /// A temporary path in `directory`. [`sweep`] removes everything with such a name.
 pub(crate) fn temporary(directory: &Path, stem: &str) -> PathBuf {
     directory.join(format!("{PREFIX}{stem}{SUFFIX}"))

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::atomic;
-use crate::log::AppendLog;
+use crate::log::{AppendLog, Position};
 use crate::naming;
 
 const PREFIX: &str = "events.out.tfevents.";
@@ -52,7 +52,7 @@ impl EventWriter {
     }
 
     /// Continues the event file in `directory` at the position that a checkpoint recorded.
-    pub fn resume(directory: &Path, position: u64) -> io::Result<Self> {
+    pub fn resume(directory: &Path, position: Position) -> io::Result<Self> {
         let files = event_files(directory)?;
         match files.as_slice() {
             [path] => Ok(Self { log: AppendLog::resume(path, position)? }),
@@ -93,7 +93,7 @@ impl EventWriter {
     }
 
     /// See [`AppendLog::position`].
-    pub fn position(&self) -> u64 {
+    pub fn position(&self) -> Position {
         self.log.position()
     }
 
@@ -325,7 +325,7 @@ mod tests {
             writer.scalar(101.5, step, "rollout/ep_rew_mean", value).unwrap();
             writer.flush().unwrap();
             let file = fs::read(writer.path()).unwrap();
-            assert_eq!(file.len() as u64, writer.position());
+            assert_eq!(file.len() as u64, writer.position().length);
             let event = fields(records(&file).last().unwrap());
             assert_eq!(doubles(&event[&1]), [101.5]);
             assert_eq!(event[&2], step.to_le_bytes());
@@ -392,7 +392,7 @@ mod tests {
         // At another clock, the records stay where they were.
         let mut resumed = EventWriter::resume(directory.path(), position).unwrap();
         resumed.scalar(9000.0, 2, "train/loss", 0.25).unwrap();
-        assert_eq!(resumed.position(), uninterrupted.len() as u64);
+        assert_eq!(resumed.position().length, uninterrupted.len() as u64);
     }
 
     #[test]
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn resuming_without_an_event_file_names_the_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let error = EventWriter::resume(directory.path(), 0).unwrap_err();
+        let error = EventWriter::resume(directory.path(), Position::default()).unwrap_err();
         assert!(error.to_string().contains(&directory.path().display().to_string()), "{error}");
     }
 }

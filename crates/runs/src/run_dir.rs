@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! runs/asset-selling-deep-bqrl-1/
-//!   config.toml · summary.json · figures/ · report.html
+//!   config.toml · summary.json · figures/ · report.html · problem.csv (a copy, if the problem is an MDP file)
 //!   seed-42/
 //!     episodes.csv · evaluations.csv · monitor.csv · events.out.tfevents.* · checkpoints/ · weights.safetensors
 //!   .bqrl-run     says that the directory is a run, and in which format
@@ -23,10 +23,9 @@ pub const EPISODES_HEADER: &str = "episode,episode_return,length";
 pub const EVALUATIONS_HEADER: &str =
     "episode,tau,quantile,buffered_quantile,mean,quantile_policy_gap,expected_return_regret";
 
-/// The layout described above; a later layout gets the next number.
-const FORMAT: u32 = 2;
-/// The first layout: its tables and summary can be read, its checkpoints cannot be resumed.
-const FIRST_FORMAT: u32 = 1;
+/// The layout described above; a later layout gets the next number. Tables and summaries of all earlier layouts can be read,
+/// their checkpoints cannot be resumed.
+const FORMAT: u32 = 3;
 const MARK: &str = "bqrl run, format ";
 /// How long a writer tries to get the lock, and how often.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -45,21 +44,35 @@ impl RunDir {
     /// unless `force` allows to remove that run. A directory with other files is always refused, with
     /// [`io::ErrorKind::DirectoryNotEmpty`].
     pub fn create(path: &Path, force: bool) -> io::Result<(Self, Lock)> {
-        fs::create_dir_all(path).map_err(naming("creating", path))?;
+        Self::create_while(path, force, || {})
+    }
+
+    /// In tests, `others` does what another process may do before this one gets the lock.
+    fn create_while(path: &Path, force: bool, others: impl FnOnce()) -> io::Result<(Self, Lock)> {
+        make_directory(path)?;
         let run = Self { path: path.to_path_buf() };
-        let occupied = !run.visible_entries()?.is_empty();
-        if occupied && !run.mark().exists() {
-            let message = format!("{} is not empty and not a run", path.display());
-            return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
-        }
-        if occupied && !force {
-            let message = format!("{} already holds a run", path.display());
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
+        // A directory of someone else must not even get a lock file.
+        run.check_free(force)?;
+        others();
         let lock = run.lock()?;
+        // Meanwhile another process may have begun a run here and finished it.
+        run.check_free(force)?;
         run.clear()?;
         atomic::write(&run.mark(), format!("{MARK}{FORMAT}\n").as_bytes())?;
         Ok((run, lock))
+    }
+
+    /// Refuses a directory that holds something else, or a run that may not be removed.
+    fn check_free(&self, force: bool) -> io::Result<()> {
+        let (path, occupied) = (self.path.display(), !self.visible_entries()?.is_empty());
+        if occupied && !self.mark().exists() {
+            let message = format!("{path} is not empty and not a run");
+            return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
+        }
+        if occupied && !force {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{path} already holds a run")));
+        }
+        Ok(())
     }
 
     /// Finds the run in a directory, to continue it after [`lock`](Self::lock), or to restore its agent.
@@ -88,16 +101,17 @@ impl RunDir {
         if !fs::metadata(path).map_err(naming("opening", path))?.is_dir() {
             return refused(io::ErrorKind::NotADirectory, "is not a run: it is not a directory");
         }
-        let mark = match fs::read_to_string(run.mark()) {
+        let mark = match atomic::read(&run.mark()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return refused(io::ErrorKind::InvalidInput, "is not a run: it has no .bqrl-run");
             }
-            mark => mark.map_err(naming("reading", &run.mark()))?,
+            mark => mark?,
         };
+        let mark = String::from_utf8_lossy(&mark);
         let Some(format) = mark.strip_prefix(MARK).map(str::trim_end) else {
             return refused(io::ErrorKind::InvalidData, "is not a run: its .bqrl-run is damaged");
         };
-        let Some(known) = [FORMAT, FIRST_FORMAT].into_iter().find(|known| known.to_string() == format) else {
+        let Some(known) = (1..=FORMAT).find(|known| known.to_string() == format) else {
             let reason = format!("is a run of format {format:?}, this program reads formats up to {FORMAT}");
             return refused(io::ErrorKind::InvalidInput, &reason);
         };
@@ -111,6 +125,7 @@ impl RunDir {
     ///
     /// [`io::ErrorKind::ResourceBusy`] if another process holds the lock.
     pub fn lock(&self) -> io::Result<Lock> {
+        self.refuse_links()?;
         let lock = Lock::acquire(&self.path.join(".bqrl-lock"))?;
         atomic::sweep(&self.path)?;
         Ok(lock)
@@ -139,6 +154,11 @@ impl RunDir {
     /// `problem.json`: names, horizon, and the exact optima.
     pub fn problem(&self) -> PathBuf {
         self.path.join("problem.json")
+    }
+
+    /// `problem.csv`: a copy of the MDP file, so that the run does not depend on the original.
+    pub fn table(&self) -> PathBuf {
+        self.path.join("problem.csv")
     }
 
     /// `reference.csv`: the quantiles of exact policies.
@@ -178,17 +198,66 @@ impl RunDir {
 
     /// Removes the files of a run, and no others.
     fn clear(&self) -> io::Result<()> {
-        // Removed first: without this file, the leftovers of a kill do not count as a run.
-        atomic::remove(&self.config())?;
-        for path in [self.summary(), self.problem(), self.reference(), self.figures(), self.report()] {
-            atomic::remove(&path)?;
+        self.own_entries()?.iter().try_for_each(|path| atomic::remove(path))
+    }
+
+    /// The paths of a run's files, whether they exist or not, and of its seeds. The configuration comes first: without it,
+    /// the leftovers of a kill do not count as a run.
+    fn own_entries(&self) -> io::Result<Vec<PathBuf>> {
+        let mut own = vec![
+            self.config(),
+            self.summary(),
+            self.problem(),
+            self.table(),
+            self.reference(),
+            self.figures(),
+            self.report(),
+        ];
+        let is_seed =
+            |name: &String| name.strip_prefix("seed-").is_some_and(|seed| seed.parse::<u64>().is_ok());
+        own.extend(
+            self.visible_entries()?.iter().filter(|name| is_seed(name)).map(|name| self.path.join(name)),
+        );
+        Ok(own)
+    }
+
+    /// Refuses a run in which a file or a directory of ours is a symbolic link, a pipe or a device: writing would change
+    /// what the link leads to, or wait forever.
+    pub fn refuse_links(&self) -> io::Result<()> {
+        let hidden = [self.mark(), self.path.join(".bqrl-lock")];
+        self.own_entries()?.iter().chain(&hidden).try_for_each(|path| refuse_links(path))
+    }
+}
+
+/// Refuses anything but regular files and directories at a path and below it. A missing path is fine.
+fn refuse_links(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => metadata.map_err(naming("reading", path))?.file_type(),
+    };
+    if kind.is_dir() {
+        for entry in fs::read_dir(path).map_err(naming("reading", path))? {
+            refuse_links(&entry.map_err(naming("reading", path))?.path())?;
         }
-        for name in self.visible_entries()? {
-            if name.strip_prefix("seed-").is_some_and(|seed| seed.parse::<u64>().is_ok()) {
-                atomic::remove(&self.path.join(name))?;
-            }
+    } else if !kind.is_file() {
+        let what = if kind.is_symlink() { "a symbolic link" } else { "not a regular file" };
+        let message = format!("{} is {what}, which a run does not have", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// Makes a directory and its parents, unless it exists.
+fn make_directory(path: &Path) -> io::Result<()> {
+    let refused =
+        |why: &str| Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} {why}", path.display())));
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => refused("is not a directory"),
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) => {
+            refused("is a symbolic link that leads nowhere")
         }
-        Ok(())
+        Err(_) => fs::create_dir_all(path).map_err(naming("creating", path)),
     }
 }
 
@@ -309,6 +378,10 @@ impl Lock {
     }
 
     fn is_held(path: &Path) -> bool {
+        // Opening a pipe would wait for its other end.
+        if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+            return false;
+        }
         let Ok(mut file) = File::open(path) else { return false };
         let mut process = String::new();
         // On some systems a locked file cannot be read. Then only the lock itself can be tested.
@@ -441,6 +514,86 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_another_process_finished_meanwhile_is_not_erased() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run");
+        let error = RunDir::create_while(&path, false, || run(&path)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(path.join("seed-42/episodes.csv").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_in_the_place_of_our_files_are_refused_and_their_targets_are_untouched() {
+        use std::os::unix::fs::symlink;
+
+        let directory = tempfile::tempdir().unwrap();
+        let (path, mine) = (directory.path().join("run"), directory.path().join("mine"));
+        let seed = path.join("seed-42");
+        for place in [
+            path.join(".bqrl-lock"),
+            path.join(".bqrl-run"),
+            path.join("config.toml"),
+            path.join("summary.json"),
+            seed.join("episodes.csv"),
+            seed.join("checkpoints/000007/state.json"),
+            seed.clone(),
+        ] {
+            for target in ["a file", "a directory", "nothing"] {
+                let _ = fs::remove_dir_all(&path);
+                run(&path);
+                fs::create_dir_all(seed.join("checkpoints/000007")).unwrap();
+                atomic::remove(&place).unwrap();
+                atomic::remove(&mine).unwrap();
+                match target {
+                    "a file" => fs::write(&mine, "mine").unwrap(),
+                    "a directory" => fs::create_dir(&mine).unwrap(),
+                    _ => {}
+                }
+                symlink(&mine, &place).unwrap();
+                let run = RunDir { path: path.clone() };
+                let error = run.lock().unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+                let said = format!("{} is a symbolic link", place.display());
+                assert!(error.to_string().contains(&said), "{error}");
+                match target {
+                    "a file" => assert_eq!(fs::read_to_string(&mine).unwrap(), "mine"),
+                    "a directory" => assert!(names(&mine).is_empty()),
+                    _ => assert!(!mine.exists()),
+                }
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_of_the_users_beside_our_files_and_a_linked_run_are_fine() {
+        use std::os::unix::fs::symlink;
+
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("run"), directory.path().join("latest"));
+        run(&path);
+        symlink(directory.path(), path.join("data")).unwrap();
+        symlink(&path, &link).unwrap();
+        RunDir::open(&link).unwrap().lock().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_that_cannot_be_made_is_not_called_a_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "mine").unwrap();
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        for (path, why) in [(&file, "is not a directory"), (&link, "is a symbolic link that leads nowhere")] {
+            let error = RunDir::create(path, false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+            assert!(error.to_string().ends_with(why), "{error}");
+        }
+        assert_eq!(names(directory.path()), ["file", "link"]);
+    }
+
+    #[test]
     fn opening_says_what_is_wrong() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
@@ -451,15 +604,18 @@ mod tests {
         assert!(message(path).ends_with("is not a run: it has no .bqrl-run"));
         fs::write(path.join("file"), "").unwrap();
         assert!(message(&path.join("file")).ends_with("is not a run: it is not a directory"));
-        fs::write(path.join(".bqrl-run"), "bqrl run, format 2\n").unwrap();
-        assert!(message(path).ends_with("is a run without its config.toml"));
         fs::write(path.join(".bqrl-run"), "bqrl run, format 3\n").unwrap();
-        assert!(message(path).ends_with("is a run of format \"3\", this program reads formats up to 2"));
-        // The first format is read, but its checkpoints are not.
+        assert!(message(path).ends_with("is a run without its config.toml"));
+        fs::write(path.join(".bqrl-run"), "bqrl run, format 4\n").unwrap();
+        assert!(message(path).ends_with("is a run of format \"4\", this program reads formats up to 3"));
+        // Earlier formats are read, but their checkpoints are not.
         fs::write(path.join("config.toml"), "").unwrap();
-        fs::write(path.join(".bqrl-run"), "bqrl run, format 1\n").unwrap();
-        assert!(message(path).contains("was written by an earlier bqrl (run format 1, now 2)"));
-        assert!(RunDir::open_to_read(path).is_ok());
+        for earlier in [1, 2] {
+            fs::write(path.join(".bqrl-run"), format!("bqrl run, format {earlier}\n")).unwrap();
+            let said = format!("was written by an earlier bqrl (run format {earlier}, now 3)");
+            assert!(message(path).contains(&said));
+            assert!(RunDir::open_to_read(path).is_ok());
+        }
         fs::remove_file(path.join("config.toml")).unwrap();
         fs::write(path.join(".bqrl-run"), "").unwrap();
         assert!(message(path).ends_with("is not a run: its .bqrl-run is damaged"));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bqrl_runs::checkpoint::{CheckpointStore, Contents, Loaded};
 use bqrl_runs::events::EventWriter;
-use bqrl_runs::log::AppendLog;
+use bqrl_runs::log::{AppendLog, Position};
 use bqrl_runs::run_dir::{EPISODES_HEADER, RunDir};
 use bqrl_runs::{atomic, monitor};
 
@@ -57,18 +57,8 @@ fn check_blocks(loaded: &Loaded) {
     }
 }
 
-/// What a checkpoint of the run below holds, in bytes: the next episode and the positions of the three logs.
-type State = [u64; 4];
-
-fn encode(state: State) -> Vec<u8> {
-    state.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-fn decode(bytes: &[u8]) -> State {
-    let numbers: Vec<u64> =
-        bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap())).collect();
-    numbers.try_into().unwrap()
-}
+/// What a checkpoint of the run below holds: the next episode and the positions of the three logs.
+type State = (u64, [Position; 3]);
 
 /// A run whose episodes are numbers: everything the crate offers, in the order that its documentation asks for.
 /// One that `waits` does not get to its end: it waits in its last episode to be killed.
@@ -90,7 +80,7 @@ fn train(directory: &Path, waits: bool) -> io::Result<()> {
         assert!(loaded.warnings.is_empty(), "a kill never damages a checkpoint: {:?}", loaded.warnings);
         assert_eq!(loaded.parts["replay"], vec![loaded.number as u8; 50_000]);
         check_blocks(&loaded);
-        let [next, episodes, monitor, events] = decode(&loaded.parts["state"]);
+        let (next, [episodes, monitor, events]): State = serde_json::from_slice(&loaded.parts["state"])?;
         (
             AppendLog::resume(&seed.episodes(), episodes)?,
             AppendLog::resume(&seed.monitor(), monitor)?,
@@ -123,8 +113,8 @@ fn train(directory: &Path, waits: bool) -> io::Result<()> {
             episodes.sync()?;
             monitor.sync()?;
             events.sync()?;
-            let state = encode([next, episodes.position(), monitor.position(), events.position()]);
-            save(&store, next, &state)?;
+            let state: State = (next, [episodes.position(), monitor.position(), events.position()]);
+            save(&store, next, &serde_json::to_vec(&state)?)?;
         }
     }
     atomic::write(&run.summary(), b"{}\n")

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, QuantileCritics};
-use crate::settings::{at_least, not_negative, positive_span};
+use crate::settings::{count, not_negative, positive_span};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting,
@@ -85,7 +85,7 @@ impl DeepBqrl {
     ) -> Result<Self, AgentError> {
         let Config { n_critics, lambda_0, lambda_decay, score, tie_break, critics } = config;
         critics.check()?;
-        at_least("n_critics", n_critics, 2)?;
+        count("n_critics", n_critics, 2..=256)?;
         not_negative("lambda_0", lambda_0)?;
         positive_span("lambda_decay", &lambda_decay)?;
         not_negative("tie_break", tie_break)?;

@@ -23,7 +23,7 @@ use self::stage_table::{StageTable, check_widths, kl};
 use self::value_table::ValueTable;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::saved;
-use crate::settings::{at_least, n_states, not_negative, probability, share};
+use crate::settings::{count, fits, n_states, not_negative, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting, finite, state,
@@ -46,13 +46,16 @@ pub struct TableConfig {
 
 impl TableConfig {
     pub(crate) fn check(&self) -> Result<(), AgentError> {
-        at_least("episodes_per_update", self.episodes_per_update, 1)?;
+        count("episodes_per_update", self.episodes_per_update, 1..=1_000_000)?;
         probability("gae_lambda", self.gae_lambda)?;
         share("value_rate", self.value_rate)?;
         not_negative("value_prior", self.value_prior)?;
         check_widths(&self.stage_widths)
     }
 }
+
+/// Tables that are as large as the policy, at most: the policy, its gradient, a step, and the averages that Adam keeps.
+const TABLES: u64 = 5;
 
 /// Tables, memory and random streams.
 pub struct ActorCritic {
@@ -105,6 +108,9 @@ impl ActorCritic {
     ) -> Result<Self, AgentError> {
         let n_states = n_states(algo, spec)?;
         let TableConfig { stage_widths, value_rate, value_prior, .. } = config;
+        let what =
+            format!("the tables of {algo}, horizon × states × actions for each of agent.stage_widths,");
+        fits(&what, TABLES, 8, &[stage_widths.len(), spec.horizon, n_states, spec.n_actions])?;
         Ok(Self {
             logits: StageTable::new(stage_widths, spec.horizon, n_states, spec.n_actions),
             values: ValueTable::new(stage_widths, spec.horizon, n_states, *value_rate, *value_prior),

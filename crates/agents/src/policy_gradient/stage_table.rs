@@ -14,10 +14,15 @@
 use crate::AgentError;
 use crate::settings::require;
 
+/// The most tables that add up.
+const MAX_WIDTHS: usize = 32;
+
 /// Refuses widths that make no table.
 pub(crate) fn check_widths(widths: &[usize]) -> Result<(), AgentError> {
-    let holds = widths.first().is_some_and(|&first| first > 0) && widths.windows(2).all(|w| w[0] < w[1]);
-    require("stage_widths", holds, "be positive and increasing, one at least", &format!("{widths:?}"))
+    let increasing = widths.first().is_some_and(|&first| first > 0) && widths.windows(2).all(|w| w[0] < w[1]);
+    let holds = increasing && widths.len() <= MAX_WIDTHS;
+    let want = format!("be positive and increasing, 1 to {MAX_WIDTHS} of them");
+    require("stage_widths", holds, &want, &format!("{widths:?}"))
 }
 
 /// A row of numbers per (h, s).

@@ -21,7 +21,7 @@ use crate::AgentError;
 use crate::policy_gradient::rollout::Decision;
 use crate::policy_gradient::stage_table::{StageTable, add_entropy, clipped, score_function};
 use crate::policy_gradient::{ActorCritic, Improve, OnPolicy, TableConfig, mean_kl};
-use crate::settings::{at_least, not_negative, positive, positive_span};
+use crate::settings::{count, not_negative, positive, positive_span};
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -47,8 +47,8 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        at_least("epochs", self.epochs, 1)?;
-        at_least("minibatch_size", self.minibatch_size, 1)?;
+        count("epochs", self.epochs, 1..=10_000)?;
+        count("minibatch_size", self.minibatch_size, 1..=1 << 24)?;
         positive("clip", self.clip)?;
         positive("learning_rate", self.learning_rate)?;
         positive_span("learning_rate_decay", &self.learning_rate_decay)?;

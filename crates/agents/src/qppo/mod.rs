@@ -33,7 +33,7 @@ use crate::experience::encode::reward_scale;
 use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
 use crate::policy_gradient::stage_table::{add_entropy, clipped, score_function, softmax};
-use crate::settings::{at_least, n_states, not_negative, positive, positive_span, probability, share};
+use crate::settings::{count, n_states, not_negative, positive, positive_span, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting, finite, state,
@@ -77,9 +77,9 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        at_least("collected_bins", self.collected_bins, 1)?;
-        at_least("batch_episodes", self.batch_episodes, 1)?;
-        at_least("epochs", self.epochs, 1)?;
+        count("collected_bins", self.collected_bins, 1..=1_000_000)?;
+        count("batch_episodes", self.batch_episodes, 1..=1_000_000)?;
+        count("epochs", self.epochs, 1..=10_000)?;
         positive("clip", self.clip)?;
         positive("learning_rate", self.learning_rate)?;
         positive_span("learning_rate_decay", &self.learning_rate_decay)?;

@@ -5,7 +5,9 @@ use bqrl_math::schedule::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::StateEncoding;
-use crate::settings::{at_least, not_negative, positive, positive_span, require, share};
+use crate::settings::{
+    count, hidden_layers, not_negative, positive, positive_span, positive_up_to, require, share,
+};
 use crate::{AgentError, Kernels};
 
 /// Every setting. The risk levels are not among them.
@@ -77,12 +79,14 @@ pub struct Config {
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), AgentError> {
-        at_least("n_critics", self.n_critics, 1)?;
-        at_least("n_targets", self.n_targets, 1)?;
+        count("n_critics", self.n_critics, 1..=256)?;
+        hidden_layers(&self.hidden)?;
+        count("n_targets", self.n_targets, 1..=1024)?;
+        count("stage_thermometer", self.stage_thermometer, 0..=4096)?;
         let parts = self.ramps.iter().all(|&width| width > 0.0 && width <= 1.0);
         require("ramps", parts, "be numbers in (0, 1]", &format!("{:?}", self.ramps))?;
-        at_least("batch_size", self.batch_size, 1)?;
-        at_least("replay_capacity", self.replay_capacity, 1)?;
+        count("batch_size", self.batch_size, 1..=65_536)?;
+        require("replay_capacity", self.replay_capacity >= 1, "be at least 1", &self.replay_capacity)?;
         let fractions = self.weights.iter().all(|w| (0.0..=1.0).contains(w)) && !self.weights.is_empty();
         require("weights", fractions, "be numbers in [0, 1], at least one", &format!("{:?}", self.weights))?;
         let levels = self.behaviour_tau.iter().all(|&tau| check_tau(tau).is_ok());
@@ -108,8 +112,8 @@ impl Config {
         positive("learning_rate", self.learning_rate)?;
         positive_span("learning_rate_decay", &self.learning_rate_decay)?;
         positive_span("weight_decay_decay", &self.weight_decay_decay)?;
-        positive("updates_per_root", self.updates_per_root)?;
-        positive("updates_per_step", self.updates_per_step)?;
+        positive_up_to("updates_per_root", self.updates_per_root, 1e6)?;
+        positive_up_to("updates_per_step", self.updates_per_step, 1000.0)?;
         positive("imagined_decay", self.imagined_decay)?;
         not_negative("imagined", self.imagined)?;
         not_negative("prior_scale", self.prior_scale)?;

@@ -56,6 +56,7 @@ use self::minibatch::{Minibatch, prior_factor};
 use crate::experience::encode::Encoder;
 use crate::experience::replay::Replay;
 use crate::experience::saved;
+use crate::settings::fits;
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Target,
     Transition, Waiting, finite,
@@ -133,6 +134,10 @@ impl TargetTracking {
         };
         let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
         let heads = Heads { grid: grid.grid(), weights: &config.weights, ramps: &config.ramps };
+        let widths =
+            shape(heads.n_outputs()).n_outputs() + 2 * config.hidden.iter().sum::<usize>() + encoder.width();
+        let networks_needed = config.n_critics * spec.n_actions;
+        fits("minibatches of agent.batch_size", 3, 4, &[config.batch_size, networks_needed, widths])?;
         let critics = networks(heads.n_outputs(), init)?;
         let priors = networks(1, Init::default())?;
         Ok(Self {

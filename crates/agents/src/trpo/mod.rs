@@ -24,7 +24,7 @@ use crate::AgentError;
 use crate::policy_gradient::rollout::Decision;
 use crate::policy_gradient::stage_table::{StageTable, score_function};
 use crate::policy_gradient::{ActorCritic, Improve, OnPolicy, TableConfig, Visit, mean_kl};
-use crate::settings::{at_least, not_negative, positive, positive_span, require};
+use crate::settings::{count, not_negative, positive, positive_span, require};
 
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -48,8 +48,8 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        at_least("cg_iterations", self.cg_iterations, 1)?;
-        at_least("line_search_steps", self.line_search_steps, 1)?;
+        count("cg_iterations", self.cg_iterations, 1..=10_000)?;
+        count("line_search_steps", self.line_search_steps, 1..=1000)?;
         positive("max_kl", self.max_kl)?;
         positive_span("max_kl_decay", &self.max_kl_decay)?;
         not_negative("damping", self.damping)?;

@@ -32,7 +32,7 @@ use self::beliefs::Beliefs;
 use self::counts::{Counts, Row, Seen};
 use crate::experience::arrays::{self, Array};
 use crate::experience::saved;
-use crate::settings::{at_least, n_states, not_negative, probability, require};
+use crate::settings::{count, fits, n_states, not_negative, probability, require};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Part, Prediction, RestoreError, Served, Transition, Waiting,
     finite, state, state_of,
@@ -103,7 +103,7 @@ impl Config {
         require("delta", self.delta > 0.0 && self.delta < 1.0, "lie in (0, 1)", &self.delta)?;
         not_negative("prior_strength", self.prior_strength)?;
         probability("slack", self.slack)?;
-        at_least("max_returns", self.max_returns, 2)
+        count("max_returns", self.max_returns, 2..=1 << 22)
     }
 }
 
@@ -149,6 +149,7 @@ impl UcbBqrl {
             });
         };
         let kernels = if config.stationary && spec.stationary { 1 } else { spec.horizon };
+        fits("the counts of ucb-bqrl", 1, size_of::<Row>() as u64, &[kernels, n_states, spec.n_actions])?;
         let counts = Counts {
             kernels: vec![vec![Row::default(); n_states * spec.n_actions]; kernels],
             starts: vec![0; n_states],

@@ -43,7 +43,7 @@ use crate::experience::arrays::{Array, Arrays, to_bytes};
 use crate::experience::encode::reward_scale;
 use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
-use crate::settings::{at_least, n_states, not_negative, positive, positive_span, probability, require};
+use crate::settings::{count, n_states, not_negative, positive, positive_span, probability, require};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting, finite, state,
@@ -81,7 +81,8 @@ pub struct Config {
 
 impl Config {
     fn check(&self) -> Result<(), AgentError> {
-        at_least("n_levels", self.n_levels, 1)?;
+        count("n_levels", self.n_levels, 1..=10_000)?;
+        count("replay_episodes", self.replay_episodes, 0..=10_000)?;
         require("kappa", (1e-6..=1.0).contains(&self.kappa), "lie in [1e-6, 1]", &self.kappa)?;
         require("initial_value", self.initial_value.is_finite(), "be finite", &self.initial_value)?;
         positive("step_0", self.step_0)?;

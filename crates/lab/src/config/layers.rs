@@ -1,5 +1,7 @@
 //! Layers of a configuration: a preset, a file, flags, overrides.
 
+use bqrl_runs::atomic;
+use bqrl_runs::run_dir::RunDir;
 use toml::{Table, Value};
 
 use super::{Algo, Config, ConfigError, ProblemConfig};
@@ -36,6 +38,15 @@ impl Layers {
     /// A complete configuration from a file.
     pub fn written(text: &str, origin: &str) -> Result<Self, ConfigError> {
         Ok(Self(parse(text, origin)?))
+    }
+
+    /// The complete configuration of a run.
+    pub fn of_run(dir: &RunDir) -> Result<Self, ConfigError> {
+        let origin = dir.config().display().to_string();
+        let wrong = |message| ConfigError::Toml { origin: origin.clone(), message };
+        let bytes = atomic::read(&dir.config()).map_err(|error| ConfigError::Disk(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+        Self::written(&text, &origin)
     }
 
     /// A file on top.

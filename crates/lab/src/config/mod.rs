@@ -14,6 +14,7 @@ use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::csv::CsvError;
 use bqrl_mdp::model::ModelError;
 use bqrl_mdp::problems::ProblemError;
+use bqrl_runs::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::Table;
@@ -67,6 +68,15 @@ fn one() -> usize {
 
 /// The most lanes of a run.
 const MAX_LANES: usize = 4096;
+
+/// The most episodes to play in an evaluation: their returns are kept in memory.
+pub const MAX_EVALUATION_EPISODES: usize = 10_000_000;
+
+/// The most levels of a run.
+const MAX_LEVELS: usize = 1000;
+
+/// The most seeds of a run.
+const MAX_SEEDS: usize = 10_000;
 
 /// Sanity limit of a run's episodes and steps; a larger value is probably a typo.
 const MAX_LENGTH: u64 = 1 << 48;
@@ -160,6 +170,8 @@ pub enum ConfigError {
     UnknownAlgo { algo: String },
     #[error("{origin}: {message}")]
     Toml { origin: String, message: String },
+    #[error("{0}")]
+    Disk(String),
     #[error("want SECTION.KEY=VALUE, got {text:?}")]
     Override { text: String },
     #[error("{key} must {want}, got {got}")]
@@ -212,7 +224,17 @@ impl Config {
         bounded("run.episodes", episodes.unwrap_or(1) as u64, MAX_LENGTH)?;
         bounded("run.steps", steps.unwrap_or(1), MAX_LENGTH)?;
         bounded("run.lanes", *lanes as u64, MAX_LANES as u64)?;
-        bounded("run.evaluation_episodes", self.run.evaluation_episodes as u64, 100_000_000)?;
+        bounded(
+            "run.evaluation_episodes",
+            self.run.evaluation_episodes as u64,
+            MAX_EVALUATION_EPISODES as u64,
+        )?;
+        if tau.len() > MAX_LEVELS {
+            return refuse("run.tau", &format!("name at most {MAX_LEVELS} levels"), &tau.len());
+        }
+        if seeds.len() > MAX_SEEDS {
+            return refuse("run.seeds", &format!("name at most {MAX_SEEDS} seeds"), &seeds.len());
+        }
         for (key, every) in [
             ("run.evaluate_every", self.run.evaluate_every),
             ("run.checkpoint_every", self.run.checkpoint_every),
@@ -261,6 +283,18 @@ impl Config {
             AgentConfig::TargetTracking(_) => "target-tracking",
         };
         Algo::named(name).expect("every kind is in the table")
+    }
+
+    /// The configuration of a run, as its directory has it.
+    pub fn of_run(dir: &RunDir) -> Result<Self, ConfigError> {
+        Layers::of_run(dir)?.finish(&dir.config().display().to_string()).map(|config| config.in_run(dir))
+    }
+
+    /// The same, with the copy of the MDP file that the run has.
+    #[must_use]
+    pub fn in_run(mut self, dir: &RunDir) -> Self {
+        self.problem.copy = Some(dir.table()).filter(|copy| copy.is_file());
+        self
     }
 
     /// The file that a run directory holds.

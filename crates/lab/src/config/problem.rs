@@ -1,11 +1,15 @@
 //! Which problem: a built-in one by its name, or an MDP file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use bqrl_mdp::csv;
 use bqrl_mdp::model::{Model, Problem};
 use bqrl_mdp::problems;
+use bqrl_runs::atomic;
+use bqrl_runs::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
@@ -31,21 +35,44 @@ pub struct ProblemConfig {
     /// True for an environment that Python handed in: only Python can play it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub python: bool,
+    /// The copy of the MDP file in the directory of a run, which is read instead of the file itself.
+    #[serde(skip)]
+    pub copy: Option<PathBuf>,
 }
 
 impl ProblemConfig {
     /// Builds or reads the problem.
     pub fn load(&self) -> Result<Problem, ConfigError> {
+        self.load_with_file().map(|(problem, _)| problem)
+    }
+
+    /// The problem, and the contents of its MDP file if it has one.
+    pub fn load_with_file(&self) -> Result<(Problem, Option<Vec<u8>>), ConfigError> {
         if self.python {
             return Err(ConfigError::Python { name: self.name.clone() });
         }
-        let path = Path::new(&self.name);
-        let built_in = problems::names().any(|name| name == self.name);
-        if !built_in && (path.exists() || self.name.contains(['/', '\\', '.'])) {
-            self.read(path)
-        } else {
-            self.build()
+        if !self.is_file() {
+            return Ok((self.build()?, None));
         }
+        let (problem, file) = self.read(self.copy.as_deref().unwrap_or(Path::new(&self.name)))?;
+        Ok((problem, Some(file)))
+    }
+
+    /// Copies the MDP file into the directory of a run, unless it is there. For a problem that was loaded before.
+    pub fn keep_file(&self, dir: &RunDir) -> Result<(), ConfigError> {
+        if self.python || !self.is_file() || dir.table().exists() {
+            return Ok(());
+        }
+        let (_, file) = self.load_with_file()?;
+        let kept = file.map_or(Ok(()), |file| atomic::write(&dir.table(), &file));
+        kept.map_err(|error| ConfigError::Disk(error.to_string()))
+    }
+
+    /// Whether it is an MDP file.
+    fn is_file(&self) -> bool {
+        let built_in = problems::names().any(|name| name == self.name);
+        let path = || Path::new(&self.name).exists() || self.name.contains(['/', '\\', '.']);
+        self.copy.is_some() || (!built_in && path())
     }
 
     fn build(&self) -> Result<Problem, ConfigError> {
@@ -64,7 +91,7 @@ impl ProblemConfig {
         Ok(problem)
     }
 
-    fn read(&self, path: &Path) -> Result<Problem, ConfigError> {
+    fn read(&self, path: &Path) -> Result<(Problem, Vec<u8>), ConfigError> {
         let named = path.display().to_string();
         if let Some((key, value)) = self.parameters.iter().next() {
             return Err(ConfigError::FileParameter { key: format!("{key}={value}") });
@@ -72,7 +99,26 @@ impl ProblemConfig {
         let (Some(horizon), Some(start)) = (self.horizon, self.start) else {
             return Err(ConfigError::FileNeeds { path: named });
         };
-        csv::read_path(path, horizon, start, self.discount.unwrap_or(1.0))
-            .map_err(|error| ConfigError::File { path: named, error })
+        let read = || {
+            let mut file = Copying { from: File::open(path)?, bytes: Vec::new() };
+            let problem = csv::read(&mut file, &self.name, horizon, start, self.discount.unwrap_or(1.0))?;
+            Ok((problem, file.bytes))
+        };
+        read().map_err(|error| ConfigError::File { path: named, error })
+    }
+}
+
+/// Keeps everything that is read. A file is read only once, because a pipe has nothing more to give, and only as far as it
+/// makes sense, because a device has no end.
+struct Copying {
+    from: File,
+    bytes: Vec<u8>,
+}
+
+impl Read for Copying {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.from.read(buffer)?;
+        self.bytes.extend_from_slice(&buffer[..n]);
+        Ok(n)
     }
 }

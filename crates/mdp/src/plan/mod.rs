@@ -52,7 +52,7 @@ use self::sweep::{ActionTable, Cost, Pass, Row, Swept};
 pub use self::threshold::{BestQuantile, QuantilePlan};
 use crate::evaluate::{Evaluation, Policy, forward, reachable};
 use crate::model::Model;
-use crate::returns::{Compiled, Ladders, Rounding, TooManyReturns};
+use crate::returns::{Compiled, Ladders, Rounding, TooManyReturns, check_memory};
 
 /// Called with (pass, stages done, horizon); passes are counted from 1.
 pub type Progress<'a> = &'a (dyn Fn(u64, usize, usize) + Sync);
@@ -79,19 +79,30 @@ impl<'a> Planner<'a> {
     pub fn exact(model: &Model, progress: Progress<'a>) -> Result<Self, TooManyReturns> {
         let compiled = Compiled::new(model);
         let ladders = Ladders::exact(&compiled)?;
-        Ok(Self::new(compiled, ladders, Rounding::Exact, progress))
+        Self::new(compiled, ladders, Rounding::Exact, progress)
     }
 
-    /// Plans with rewards rounded to about `grid` values of the return. With [`Rounding::Down`] every value is a lower
+    /// Plans with rewards rounded to about `grid` values of the return; an error if the tables would be too large. With [`Rounding::Down`] every value is a lower
     /// bound that the policy attains, with [`Rounding::Up`] an upper bound for every policy.
-    pub fn rounded(model: &Model, grid: usize, rounding: Rounding, progress: Progress<'a>) -> Self {
+    pub fn rounded(
+        model: &Model,
+        grid: usize,
+        rounding: Rounding,
+        progress: Progress<'a>,
+    ) -> Result<Self, TooManyReturns> {
         assert!(rounding != Rounding::Exact, "a rounded plan rounds down or up");
         let compiled = Compiled::new(model);
         let ladders = Ladders::rounded(&compiled, grid, rounding);
         Self::new(compiled, ladders, rounding, progress)
     }
 
-    fn new(compiled: Compiled, ladders: Ladders, rounding: Rounding, progress: Progress<'a>) -> Self {
+    fn new(
+        compiled: Compiled,
+        ladders: Ladders,
+        rounding: Rounding,
+        progress: Progress<'a>,
+    ) -> Result<Self, TooManyReturns> {
+        check_memory(&compiled, &ladders.residual)?;
         let mean = Arc::new(MeanPlan::new(&compiled));
         let mut planner = Self {
             compiled,
@@ -106,7 +117,7 @@ impl<'a> Planner<'a> {
             progress,
         };
         planner.root = planner.residual_pass(Cost::Step, 0.0, false).root;
-        planner
+        Ok(planner)
     }
 
     /// True unless rewards were rounded.
