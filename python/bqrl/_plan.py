@@ -272,12 +272,12 @@ def _rows(
 ) -> _bqrl.Problem:
     s, a, p, after, r, ends = columns
     rows = (
-        np.require(s, np.int64, "CA"),
-        np.require(a, np.int64, "CA"),
-        np.require(p, np.float64, "CA"),
-        np.require(after, np.int64, "CA"),
-        np.require(r, np.float64, "CA"),
-        np.require(ends, np.bool_, "CA"),
+        np.require(s, np.int64, ["C", "A"]),
+        np.require(a, np.int64, ["C", "A"]),
+        np.require(p, np.float64, ["C", "A"]),
+        np.require(after, np.int64, ["C", "A"]),
+        np.require(r, np.float64, ["C", "A"]),
+        np.require(ends, np.bool_, ["C", "A"]),
     )
     if np.ndim(start) == 0:
         first = [(int(start), 1.0)]  # type: ignore[arg-type]

@@ -181,8 +181,8 @@ impl References {
         let model = &problem.model;
         // Too many returns: a plan on a grid that fits in memory gives a value that some policy attains.
         let grid = (ROUNDED_CELLS / model.n_states()).clamp(500, 20_000);
-        let planner =
-            Planner::exact(model, progress).or_else(|_| Planner::rounded(model, grid, Rounding::Down, progress));
+        let planner = Planner::exact(model, progress)
+            .or_else(|_| Planner::rounded(model, grid, Rounding::Down, progress));
         let Ok(planner) = planner else { return Self::none(levels) };
         let evaluator = || Evaluator::new(model).expect("the planner found the returns few enough");
         let level =

@@ -106,7 +106,9 @@ fn flag(name: &str, given: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn item<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match given.cast::<PyUntypedArray>() {
         // Not of a class of its own: a masked number is none.
-        Ok(array) if array.len() == 1 && given.is_exact_instance_of::<PyUntypedArray>() => given.call_method0(intern!(given.py(), "item")),
+        Ok(array) if array.len() == 1 && given.is_exact_instance_of::<PyUntypedArray>() => {
+            given.call_method0(intern!(given.py(), "item"))
+        }
         _ => Ok(given.clone()),
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Python is let go while the agent acts and learns.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -22,17 +22,14 @@ use bqrl_lab::run::make_agent;
 use bqrl_lab::task::{References, Table, Task};
 use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
-use bqrl_math::schedule::Clock;
 use bqrl_mdp::evaluate::{Evaluator, Policy};
 use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 use bqrl_runs::checkpoint::Loaded;
 use bqrl_runs::model_dir::ModelDir;
-use bqrl_runs::schema::MOVING_AVERAGE;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use serde::{Deserialize, Serialize};
 
 use crate::convert::{os_error, to_toml, value_error};
 use crate::described::Described;
@@ -42,40 +39,11 @@ use crate::observation::Format;
 use crate::problem::Problem;
 use crate::record;
 use crate::run::{Course, Log, Run};
+use crate::saved::{FORMAT, Saved, plausible};
 use crate::shared::{Shared, Turns};
-
-/// The layout of `model.json`; a later layout gets the next number.
-const FORMAT: u32 = 2;
-
-/// The longest training; Python's and JSON's numbers are exact up to here.
-const MOST_STEPS: u64 = 1 << 53;
 
 /// Stages in the state of `predict` are below this, so that γ^h can be had.
 const LAST_STAGE: f64 = 2_147_483_647.0;
-
-/// `model.json`: what a model keeps beside its agent.
-#[derive(Clone, Deserialize, Serialize)]
-pub struct Saved {
-    pub format: u32,
-    pub version: String,
-    pub algo: String,
-    pub config: String,
-    pub environment: Described,
-    pub seed: u64,
-    pub progress: Progress,
-    pub play: Option<SavedPlay>,
-    /// Data of the Python half.
-    pub extra: String,
-    /// The run directory that `progress` belongs to.
-    #[serde(serialize_with = "as_text")]
-    pub log: Option<PathBuf>,
-}
-
-/// A path as JSON has it; one that is no text is left out.
-#[expect(clippy::ref_option, reason = "serde asks for a reference")]
-fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-    path.as_deref().and_then(Path::to_str).serialize(serializer)
-}
 
 /// The part that changes while the agent learns.
 #[derive(Clone, Default)]
@@ -168,7 +136,7 @@ impl Learner {
             // One of several seeds cannot go on by itself in their directory.
             let log = (run.n_seeds == 1).then(|| path.clone());
             let (environment, table, extra) = if let Some(json) = &run.model {
-                let saved: Saved = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+                let saved = Saved::read(json).map_err(|error| wrong(&error))?;
                 (saved.environment, None, saved.extra)
             } else {
                 let problem = run.config.problem.load().map_err(|error| wrong(&error))?;
@@ -199,9 +167,7 @@ impl Learner {
             let mut parts: Vec<(&str, &[u8])> =
                 files.iter().filter_map(|part| Some((&*part.name, part.bytes()?))).collect();
             parts.push(("model.json", &json));
-            ModelDir::at(&path)
-                .save(saved.progress.clock.steps, &parts, &agent.weights())
-                .map_err(os_error)
+            ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights()).map_err(os_error)
         })
     }
 
@@ -268,7 +234,9 @@ impl Learner {
             }
             let is_stage = |&h: &f64| (0.0..LAST_STAGE).contains(&h) && h.fract() == 0.0;
             if !state.iter().all(|x| x.is_finite()) || !state.column(0).iter().all(is_stage) {
-                return Err(value_error("state must hold stages, whole and not negative, and finite numbers"));
+                return Err(value_error(
+                    "state must hold stages, whole and not negative, and finite numbers",
+                ));
             }
         }
         if let Some(reward) = rewards.iter().flatten().find(|reward| !reward.is_finite()) {
@@ -293,7 +261,9 @@ impl Learner {
                     (stage, state[(row, 1)] + self.discounted(stage.saturating_sub(1), reward))
                 });
                 if !collected.is_finite() {
-                    return Err(value_error(format!("the rewards of an episode must add up, got {collected}")));
+                    return Err(value_error(format!(
+                        "the rewards of an episode must add up, got {collected}"
+                    )));
                 }
                 let memo = match before {
                     Some(state) if holds_target => {
@@ -520,18 +490,7 @@ impl Learner {
     }
 
     fn from_saved(json: &[u8], loaded: &Loaded) -> PyResult<Self> {
-        /// The fields of a `model.json` of any format.
-        #[derive(Deserialize)]
-        struct Header {
-            format: u32,
-            version: String,
-        }
-        let Header { format, version } = serde_json::from_slice(json).map_err(value_error)?;
-        if format != FORMAT {
-            let message = format!("the model was saved by bqrl {version} in format {format}, want {FORMAT}");
-            return Err(value_error(message));
-        }
-        let saved: Saved = serde_json::from_slice(json).map_err(value_error)?;
+        let saved = Saved::read(json).map_err(value_error)?;
         let config = Layers::written(&saved.config, "model.json")
             .and_then(|layers| layers.finish("model.json"))
             .map_err(value_error)?;
@@ -543,8 +502,8 @@ impl Learner {
         let learner = Self::make(config, saved.environment, table, saved.seed)?;
         let part = |name: &str| loaded.part(name);
         learner.agent.lock().restore(&part).map_err(value_error)?;
-        let progress = plausible(saved.progress).map_err(value_error)?;
-        *learner.state() = State { progress, play: saved.play, extra: saved.extra, log: saved.log };
+        *learner.state() =
+            State { progress: saved.progress, play: saved.play, extra: saved.extra, log: saved.log };
         Ok(learner)
     }
 
@@ -692,23 +651,6 @@ pub fn failed(error: PlayError, episode: u64, update: u64) -> PyErr {
             PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
         }
     }
-}
-
-/// The progress of a training, if a training can have it: a file may say anything.
-fn plausible(progress: Progress) -> Result<Progress, String> {
-    let Clock { episodes, steps } = progress.clock;
-    let Progress { recent, recent_lengths, .. } = &progress;
-    if episodes > steps || steps > MOST_STEPS {
-        return Err(format!("{episodes} episodes in {steps} steps cannot have been trained"));
-    }
-    let (returns, lengths) = (recent.len(), recent_lengths.len());
-    if returns != lengths || returns > MOVING_AVERAGE || returns as u64 > episodes {
-        return Err(format!("{returns} recent returns with {lengths} lengths do not fit {episodes} episodes"));
-    }
-    if recent_lengths.iter().any(|&length| length as u64 > steps) || recent.iter().any(|x| !x.is_finite()) {
-        return Err("a recent episode is longer than the training, or its return is not finite".to_owned());
-    }
-    Ok(progress)
 }
 
 /// The action whose share of [0, 1) the draw falls into.

@@ -7,6 +7,7 @@
 //! | [`lanes`] | environments of Python as lanes of the one play loop |
 //! | [`native`] | long native work that Ctrl-C can end |
 //! | [`run`] | training with or without a run directory; opening one |
+//! | [`saved`] | `model.json`: what a model keeps beside its agent |
 //! | [`shared`] | an agent that is asked in one place while it learns in another |
 //! | [`observation`] | what an environment shows, as the agent wants it |
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
@@ -29,6 +30,7 @@ mod planning;
 mod problem;
 mod record;
 mod run;
+mod saved;
 mod shared;
 mod sweep;
 

@@ -116,7 +116,10 @@ impl Format {
         } else {
             let kind: String = seen.dtype().getattr(intern!(py, "kind"))?.extract()?;
             if !"biuf".contains(&kind) {
-                return Err(type_error(format!("want an observation of numbers, got dtype {}", seen.dtype())));
+                return Err(type_error(format!(
+                    "want an observation of numbers, got dtype {}",
+                    seen.dtype()
+                )));
             }
             // Copied, so that it lies in memory as it should.
             let numpy = py.import(intern!(py, "numpy"))?;
@@ -128,7 +131,9 @@ impl Format {
             None => Ok(values),
             Some(at) => {
                 let got = values[at];
-                Err(value_error(format!("want finite numbers, got {got} at position {at} of the observation")))
+                Err(value_error(format!(
+                    "want finite numbers, got {got} at position {at} of the observation"
+                )))
             }
         }
     }

@@ -54,7 +54,9 @@ pub fn plan<'py>(
     };
     let found = native::detached(py, || native::run(work))?;
     let (report, solved, note) = found.map_err(|error: TooManyReturns| {
-        value_error(format!("{error}; grid={DEFAULT_GRID} rounds returns to that many values and gives bounds"))
+        value_error(format!(
+            "{error}; grid={DEFAULT_GRID} rounds returns to that many values and gives bounds"
+        ))
     })?;
     let json = serde_json::to_value(&report).expect("plain numbers and text serialise");
     let mut policies = Vec::with_capacity(solved.len());

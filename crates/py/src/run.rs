@@ -22,7 +22,8 @@ use pyo3::prelude::*;
 
 use crate::convert::{os_error, value_error};
 use crate::lanes::py_error;
-use crate::learner::{Saved, failed};
+use crate::learner::failed;
+use crate::saved::Saved;
 
 /// Episodes of an evaluation: fewer than on the command line, because Python's environments are slower.
 const EVALUATION_EPISODES: usize = 100;

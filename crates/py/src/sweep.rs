@@ -24,11 +24,7 @@ pub struct Sweep {
 }
 
 fn python(error: SweepError) -> PyErr {
-    if error.is_usage() {
-        value_error(error)
-    } else {
-        PyRuntimeError::new_err(one_line(&error.to_string()))
-    }
+    if error.is_usage() { value_error(error) } else { PyRuntimeError::new_err(one_line(&error.to_string())) }
 }
 
 #[pymethods]
