@@ -297,8 +297,9 @@ def env(rng: random.Random, root: Path) -> str:
             found = "its own"
     before = model[0].num_timesteps
     model[0].set_env(TimeLimit(Diary(), 10))
-    model[0].learn(5)
-    assert model[0].num_timesteps == before + 5
+    # A reward of 2^70 is a number, but no network survives it.
+    if outcome(lambda: model[0].learn(5), FloatingPointError) == "ok":
+        assert model[0].num_timesteps == before + 5
     model[0].save(root / "after")
     shutil.rmtree(root / "inside", ignore_errors=True)
     return found

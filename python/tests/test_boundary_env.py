@@ -129,6 +129,7 @@ WRONG = {
     "rewards": (lambda s, r, *x: (s, np.array([r, r]), *x), TypeError, "step .*number as reward"),
     "reward complex": (lambda s, r, *x: (s, 1j, *x), TypeError, "step .*number as reward"),
     "reward huge": (lambda s, r, *x: (s, 10**400, *x), ValueError, "step .*finite reward, got a whole number beyond"),
+    "reward large": (lambda s, r, *x: (s, 1e39, *x), ValueError, "step .*finite reward of single precision, got 1e39"),
     "terminated None": (lambda s, r, t, u, i: (s, r, None, u, i), TypeError, "step .*True or False as terminated, got None"),
     "terminated text": (lambda s, r, t, u, i: (s, r, "False", u, i), TypeError, "step .*True or False as terminated"),
     "truncated NaN": (lambda s, r, t, u, i: (s, r, t, np.nan, i), TypeError, "step .*True or False as truncated"),

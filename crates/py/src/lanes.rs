@@ -76,6 +76,10 @@ fn reward(given: &Bound<'_, PyAny>) -> PyResult<f64> {
     let py = given.py();
     let given = item(given)?;
     match given.extract::<f64>() {
+        // The replay would have it as infinite, and nothing could be learned from it any more.
+        Ok(reward) if reward.is_finite() && reward.abs() > f64::from(f32::MAX) => {
+            Err(value_error(format!("want a finite reward of single precision, got {reward:e}")))
+        }
         Ok(reward) if reward.is_finite() => Ok(reward),
         Ok(reward) => Err(value_error(format!("want a finite reward, got {reward}"))),
         Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
