@@ -212,7 +212,9 @@ fn deny() -> Result<(), String> {
                 .to_owned(),
         );
     }
-    cargo(&["deny", "check"])
+    cargo(&["deny", "check", "bans", "licenses", "sources"])?;
+    // Last: it fetches the database of known vulnerabilities, which needs a network.
+    cargo(&["deny", "check", "advisories"])
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

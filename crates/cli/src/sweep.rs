@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::config::Length;
+use bqrl_lab::config::{Length, read_settings};
 use bqrl_lab::sweep::{Finished, Shard, State, Sweep, SweepError, TABLE, Trial};
 use bqrl_math::interval::student_t;
 use bqrl_runs::atomic;
@@ -99,8 +99,7 @@ struct Submitted {
 
 /// Sweeps, and returns what to print.
 pub fn run(args: &SweepArgs, program: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(&args.file)
-        .map_err(|error| Failure::usage(format!("reading {}: {error}", args.file.display())))?;
+    let text = read_settings(&args.file).map_err(Failure::usage)?;
     let sweep = Sweep::parse(&text, &args.file.display().to_string()).map_err(failure)?;
     let all = sweep.trials().map_err(failure)?;
     let stem = args.file.file_stem().unwrap_or_default();

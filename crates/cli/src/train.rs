@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bqrl_lab::batch::{Prepared, Ready, run_all};
-use bqrl_lab::config::{ALGOS, Algo, Config, Layers};
+use bqrl_lab::config::{ALGOS, Algo, Config, Layers, read_settings};
 use bqrl_lab::run::RunError;
 use bqrl_runs::run_dir::{RunDir, unique_name};
 use bqrl_runs::schema::{Summary, SummaryLevel};
@@ -103,10 +103,7 @@ pub fn run(args: &TrainArgs) -> Result<String, Failure> {
 
 /// The configuration from preset, file, flags and overrides; or that of the run to resume, which flags may not change.
 fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("reading {}: {error}", path.display())))
-    };
+    let read = |path: &Path| read_settings(path).map_err(Failure::usage);
     let Some(resume) = &args.resume else {
         let file = match &args.config {
             Some(path) => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::config::{Algo, Layers, ProblemConfig, paper_episodes};
+use bqrl_lab::config::{Algo, Layers, ProblemConfig, paper_episodes, read_settings};
 use bqrl_lab::run::RunError;
 use bqrl_lab::tune::{Episodes, Round, Search, TuneError, VALIDATION};
 use bqrl_runs::atomic;
@@ -164,7 +164,7 @@ fn resume(args: &TuneArgs, dir: &Path) -> Result<Search, Failure> {
     }
     let path = dir.join("tune.toml");
     let named = |error: &dyn ToString| Failure::usage(format!("{}: {}", path.display(), error.to_string()));
-    let text = std::fs::read_to_string(&path).map_err(|error| named(&error))?;
+    let text = read_settings(&path).map_err(Failure::usage)?;
     toml::from_str(&text).map_err(|error: toml::de::Error| named(&error.message()))
 }
 

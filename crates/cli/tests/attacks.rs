@@ -345,6 +345,45 @@ fn escape_sequences_in_files_do_not_reach_the_terminal() {
     shown(&["train", "--out", &format!("{EVIL}/\n"), "--resume", "x"]);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_without_an_end_is_not_read_to_its_end() {
+    let desk = Desk::new();
+    assert_says(&desk.refusal(&["train", "--config", "/dev/zero"]), &["/dev/zero", "not a file of settings"]);
+    assert_says(&desk.refusal(&["sweep", "/dev/zero"]), &["/dev/zero", "not a file of settings"]);
+    let plan = ["plan", "/dev/zero", "--horizon", "3", "--start", "0"];
+    assert_says(&desk.refusal(&plan), &["/dev/zero", "not an MDP file"]);
+}
+
+/// Files belong to the user alone where the user's umask says so, and to the group where it does not.
+#[cfg(unix)]
+#[test]
+fn every_file_is_created_with_the_users_umask() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let desk = Desk::new();
+    for (umask, forbidden) in [("077", 0o077), ("027", 0o027), ("002", 0o002)] {
+        let run = format!("run-{umask}");
+        let script = format!("umask {umask} && \"$@\"");
+        let bqrl = env!("CARGO_BIN_EXE_bqrl");
+        for arguments in [short(&run, &["--quiet"]), vec!["report", &run]] {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", &script, "sh", bqrl]).args(&arguments).current_dir(desk.path("."));
+            assert!(command.stdout(Stdio::null()).status().unwrap().success());
+        }
+        let mut open = vec![desk.path(&run)];
+        while let Some(path) = open.pop() {
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let (mode, all) =
+                (metadata.permissions().mode() & 0o777, if metadata.is_dir() { 0o777 } else { 0o666 });
+            assert_eq!(mode, all & !forbidden, "{} under umask {umask}", path.display());
+            if metadata.is_dir() {
+                open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+    }
+}
+
 /// D14.
 #[cfg(unix)]
 #[test]

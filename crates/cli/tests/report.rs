@@ -111,13 +111,13 @@ fn what_cannot_be_read_is_named_and_skipped_only_when_asked_to() {
     train(&desk, "missing", &["--seeds", "1"]);
     std::fs::remove_file(desk.path("missing/seed-1/evaluations.csv")).unwrap();
     train(&desk, "future", &["--seeds", "1"]);
-    desk.write("future/.bqrl-run", "bqrl run, format 3\n");
+    desk.write("future/.bqrl-run", "bqrl run, format 4\n");
     std::fs::create_dir(desk.path("empty")).unwrap();
     desk.write("file", "");
     for (broken, said) in [
         ("cut", "reading cut/seed-1/episodes.csv: line 61: the line is cut off"),
         ("missing", "reading missing/seed-1/evaluations.csv: the file is missing"),
-        ("future", "future is a run of format \"3\", this program reads formats up to 2"),
+        ("future", "future is a run of format \"4\", this program reads formats up to 3"),
         ("empty", "empty is not a run: it has no .bqrl-run"),
         ("file", "file is not a run: it is not a directory"),
         ("nowhere", "nowhere"),

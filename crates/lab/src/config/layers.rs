@@ -1,5 +1,9 @@
 //! Layers of a configuration: a preset, a file, flags, overrides.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::RunDir;
 use toml::{Table, Value};
@@ -9,6 +13,23 @@ use super::{Algo, Config, ConfigError, ProblemConfig};
 /// Training episodes of the paper on a problem (§4.1, §4.2); on others as many as on asset selling.
 pub fn paper_episodes(problem: &str) -> usize {
     if problem == "frozen-lake" { 5000 } else { 2000 }
+}
+
+/// The largest file of settings. A device has no end, and must not fill the memory.
+const LARGEST: u64 = 1 << 20;
+
+/// The text of a file of settings.
+pub fn read_settings(path: &Path) -> Result<String, ConfigError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+    let wrong = |message: String| ConfigError::Disk(format!("reading {}: {message}", path.display()));
+    match read {
+        Err(error) => Err(wrong(error.to_string())),
+        Ok(n) if n as u64 > LARGEST => {
+            Err(wrong(format!("it has more than {LARGEST} bytes: this is not a file of settings")))
+        }
+        Ok(_) => Ok(text),
+    }
 }
 
 /// Layers of a configuration, the later ones on top.
@@ -42,11 +63,9 @@ impl Layers {
 
     /// The complete configuration of a run.
     pub fn of_run(dir: &RunDir) -> Result<Self, ConfigError> {
-        let origin = dir.config().display().to_string();
-        let wrong = |message| ConfigError::Toml { origin: origin.clone(), message };
-        let bytes = atomic::read(&dir.config()).map_err(|error| ConfigError::Disk(error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
-        Self::written(&text, &origin)
+        let path = dir.config();
+        atomic::check_regular(&path).map_err(|error| ConfigError::Disk(error.to_string()))?;
+        Self::written(&read_settings(&path)?, &path.display().to_string())
     }
 
     /// A file on top.

@@ -20,7 +20,7 @@ use thiserror::Error;
 use toml::Table;
 
 pub use self::algos::{ALGOS, Algo, Levels};
-pub use self::layers::{Layers, paper_episodes};
+pub use self::layers::{Layers, paper_episodes, read_settings};
 pub use self::problem::ProblemConfig;
 
 /// Everything that determines a run, except its seed.
