@@ -5,10 +5,17 @@
 //! PyTorch, Stable-Baselines3, Ray and others, and a sweep on Slurm where it is installed; it downloads several gigabytes.
 //! `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
+//! `cargo xtask survive` kills runs at random instants and compares what becomes of them with runs that were left alone.
 //! `cargo xtask house` checks the rules of the house alone. `cargo xtask package` makes the packages of all crates that are
 //! published. `cargo xtask deny` runs cargo-deny, which also looks for known vulnerabilities; nothing else here needs it.
+//! `cargo xtask fuzz` feeds hostile files to every reader for as long as it is told, guided by coverage; it needs a C++
+//! compiler. The short form, without one, is part of `cargo xtask test`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // It prints what it found.
+
+mod fuzz;
+#[cfg(unix)]
+mod survive;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,7 +38,7 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Which of our crates each may use: every crate only those to its left in the house.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("bqrl-math", &[]),
     ("bqrl-mdp", &["bqrl-math"]),
     ("bqrl-nn", &["bqrl-math"]),
@@ -53,6 +60,10 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "bqrl-runs",
         ],
     ),
+    (
+        "bqrl-fuzz",
+        &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-lab", "bqrl-report", "bqrl-runs"],
+    ),
     ("xtask", &[]),
 ];
 
@@ -68,9 +79,12 @@ fn main() -> ExitCode {
         "bench-peers" => bench_peers(),
         "house" => check_house(),
         "package" => package(),
+        "survive" => survive(&std::env::args().skip(2).collect::<Vec<_>>()),
         "deny" => deny(),
+        "fuzz" => fuzz::run(),
         _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
-                  house | package | deny"
+                  survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list] | \
+                  fuzz [TARGET …] [--executions N] [--seed S] | house | package | deny"
             .to_owned()),
     };
     match result {
@@ -89,9 +103,21 @@ fn test() -> Result<(), String> {
     // Doc tests included; the command line tests run the binary itself.
     cargo(&["test", "--workspace", "--locked"])?;
     cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"])?;
+    survive(&["--short".to_owned()])?;
     test_python()?;
     println!("everything passed");
     Ok(())
+}
+
+/// Interrupts, resumes, compares; with signals, so on Unix only.
+fn survive(arguments: &[String]) -> Result<(), String> {
+    #[cfg(unix)]
+    return survive::run(arguments);
+    #[cfg(not(unix))]
+    {
+        println!("survive {}: skipped, there are no signals on this system", arguments.join(" "));
+        Ok(())
+    }
 }
 
 /// The package as a user installs it, in a fresh virtual environment: types, stubs, tests, the tutorial.
@@ -194,6 +220,8 @@ fn package() -> Result<(), String> {
         "--workspace",
         "--exclude",
         "bqrl-py",
+        "--exclude",
+        "bqrl-fuzz",
         "--exclude",
         "xtask",
         "--locked",

@@ -10,6 +10,7 @@ use bqrl_report::figure::Figure;
 use bqrl_report::study::Study;
 use bqrl_report::{paper, results};
 use bqrl_runs::reader::Run;
+use bqrl_runs::shared_dir::SharedDir;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -116,7 +117,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     for problem in args.what.problems() {
         planned.extend(experiment(problem, usize::from(args.seeds), args.quick).map_err(Failure::usage)?);
     }
-    train(args, &root, &planned)?;
+    let _shared = train(args, &root, &planned)?;
 
     let mut studies = Vec::new();
     for problem in args.what.problems() {
@@ -153,8 +154,8 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     Ok(format!("{page}\nEverything is in {}\n", root.display()))
 }
 
-/// Trains the runs that are not finished.
-pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(), Failure> {
+/// Trains the runs that are not finished. Returns the right to write pages and figures beside them.
+pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<SharedDir, Failure> {
     let ready = begin(root, planned, args.force).map_err(|error| match &error {
         BeginError::OtherSettings { .. } => {
             Failure::usage(error).hint("--force starts it again, --out DIR writes elsewhere")
@@ -162,24 +163,27 @@ pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<(
         error if error.is_usage() => Failure::usage(error),
         error => Failure::runtime(error),
     })?;
+    let shared = SharedDir::open(root, &["figures"]).map_err(Failure::runtime)?;
     let lengths: Vec<Length> =
         ready.iter().flat_map(|run| run.config.run.seeds.iter().map(|_| run.config.run.length())).collect();
     let (total, unit) = total(&lengths);
     let display = Display::new(args.quiet, total, unit);
     let results = with_hooks(&display, |hooks| Ok(pool(args.threads)?.install(|| run_all(&ready, hooks))))?;
     display.finish();
-    let mut interrupted = None;
+    let mut unfinished = 0;
     for (result, run) in results.into_iter().zip(&ready) {
         match result {
             Ok(_) => {}
-            Err(error @ RunError::Interrupted { .. }) => interrupted = Some(error),
+            Err(RunError::Interrupted { .. }) => unfinished += 1,
             Err(error) => return Err(Failure::runtime(format!("{}: {error}", run.dir.path().display()))),
         }
     }
-    match interrupted {
-        Some(error) => Err(Failure::interrupted(error).hint("the same command resumes it")),
-        None => Ok(()),
+    if unfinished == 0 {
+        return Ok(shared);
     }
+    let (finished, all) = (planned.len() - unfinished, planned.len());
+    Err(Failure::interrupted(format!("interrupted after checkpoints: {finished} of {all} runs are finished"))
+        .hint("the same command resumes it"))
 }
 
 impl ReproduceArgs {

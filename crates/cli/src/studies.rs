@@ -75,7 +75,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
         args.only.is_empty() || args.only.iter().any(|only| only.holds(part, sweep))
     };
     let studies = studies::plan(wanted, usize::from(args.seeds), args.quick).map_err(Failure::usage)?;
-    train(args, &root, &studies.runs)?;
+    let _shared = train(args, &root, &studies.runs)?;
     let sweeps = sweeps(&root, &studies)?;
     let floors: Vec<report::Floor> = if wanted(Part::Floor, "floor") {
         let solve = || FLOORS.into_iter().map(studies::floor).collect::<Result<Vec<_>, _>>();

@@ -8,6 +8,7 @@ use bqrl_lab::sweep::{Finished, Shard, State, Sweep, SweepError, TABLE, Trial};
 use bqrl_math::interval::student_t;
 use bqrl_runs::atomic;
 use bqrl_runs::schema::Summary;
+use bqrl_runs::shared_dir::SharedDir;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -111,13 +112,17 @@ pub fn run(args: &SweepArgs, program: &Path) -> Result<String, Failure> {
     if args.list {
         return list(args, &sweep, &trials, &root);
     }
+    // Held until everything is written.
+    let mut _shared = None;
     if !args.collect {
         let due = due(args, &trials, &root)?;
-        begin(&root, &text)?;
+        _shared = Some(begin(&root, &text)?);
         if args.slurm {
             return to_slurm(args, &stem.to_string_lossy(), trials.len(), &root, program);
         }
         make(args, &sweep, &due, &root)?;
+    } else if root.is_dir() {
+        _shared = Some(SharedDir::open(&root, &[]).map_err(Failure::runtime)?);
     }
     match args.shard {
         Some(shard) => of_shard(args, shard, &sweep, &trials, &root),
@@ -140,14 +145,13 @@ fn due(args: &SweepArgs, trials: &[Trial], root: &Path) -> Result<Vec<Trial>, Fa
 }
 
 /// Makes the directory and copies the file into it, so that a submitted sweep does not change when the user edits the file.
-fn begin(root: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::create_dir_all(root)
-        .map_err(|error| Failure::runtime(format!("creating {}: {error}", root.display())))?;
+fn begin(root: &Path, text: &str) -> Result<SharedDir, Failure> {
+    let shared = SharedDir::open(root, &[]).map_err(Failure::runtime)?;
     let path = root.join("sweep.toml");
-    if std::fs::read_to_string(&path).is_ok_and(|stored| stored == text) {
-        return Ok(());
+    if !std::fs::read_to_string(&path).is_ok_and(|stored| stored == text) {
+        atomic::write(&path, text.as_bytes()).map_err(Failure::runtime)?;
     }
-    atomic::write(&path, text.as_bytes()).map_err(Failure::runtime)
+    Ok(shared)
 }
 
 /// Makes the runs that are due. If a run fails, for example because its settings diverge, the others still run to their end.

@@ -77,6 +77,21 @@ fn a_search_that_lost_its_last_round_ends_the_same() {
 }
 
 #[test]
+fn a_search_killed_while_it_wrote_its_last_files_ends_the_same_and_leaves_no_temporaries() {
+    let desk = Desk::new();
+    desk.ok(&[&SMALL[..], &["--out", "search"]].concat());
+    let whole = (desk.read("search/results.csv"), desk.read("search/preset.toml"));
+    // As a kill between the two files of the last round leaves it.
+    let first: Vec<&str> = whole.0.lines().take(5).collect();
+    desk.write("search/results.csv", first.join("\n"));
+    std::fs::remove_file(desk.path("search/preset.toml")).unwrap();
+    desk.write("search/.bqrl-x1.tmp", "half a fi");
+    desk.ok(&["tune", "--resume", "search", "--quiet"]);
+    assert_eq!((desk.read("search/results.csv"), desk.read("search/preset.toml")), whole);
+    assert!(!desk.path("search/.bqrl-x1.tmp").exists());
+}
+
+#[test]
 fn wrong_searches_are_refused() {
     let desk = Desk::new();
     for (arguments, said) in [

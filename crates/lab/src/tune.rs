@@ -23,6 +23,7 @@ use bqrl_agents::AgentError;
 use bqrl_mdp::plan::Planner;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::RunDir;
+use bqrl_runs::shared_dir::SharedDir;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -250,7 +251,12 @@ impl Search {
         self.prepare()?;
         let cells = self.cells()?;
         let mut values = self.values()?;
+        let _dir = SharedDir::open(dir, &[])?;
         let mut rounds = read_rounds(dir)?;
+        if !rounds.is_empty() {
+            // A kill may have come between the two files of a round, and the last round is not written again.
+            atomic::write(&dir.join("results.csv"), table(&cells, &rounds).as_bytes())?;
+        }
         let shares = shares(values.len());
         for round in &rounds {
             values = survivors(round);

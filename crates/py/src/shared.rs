@@ -93,6 +93,10 @@ impl Agent for Shared {
         self.lock().restore(file)
     }
 
+    fn check_memo(&self, memo: &Memo) -> Result<(), RestoreError> {
+        self.lock().check_memo(memo)
+    }
+
     fn weights(&self) -> Vec<u8> {
         self.lock().weights()
     }

@@ -166,6 +166,29 @@ impl CheckpointStore {
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
+    /// Removes what a kill left: temporary files, and checkpoints before the latest two complete ones. A run that was killed
+    /// while it removed them after its last save does not save again.
+    ///
+    /// Only the one process that writes here may call this, after [`latest`](Self::latest).
+    pub fn tidy(&self) -> io::Result<()> {
+        if !self.directory.is_dir() {
+            return Ok(());
+        }
+        self.sweep()?;
+        let numbers = self.numbers()?;
+        if numbers.len() > 2 {
+            let complete = numbers.iter().filter(|&&number| self.is_whole(number));
+            if let Some(before) = complete.copied().nth(1) {
+                for other in numbers.into_iter().filter(|&other| other < before) {
+                    if is_checkpoint(&self.place(other), &[]) {
+                        self.set_aside(other)?;
+                    }
+                }
+            }
+        }
+        self.sweep()
+    }
+
     fn place(&self, number: u64) -> PathBuf {
         self.directory.join(directory_name(number))
     }

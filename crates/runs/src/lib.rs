@@ -27,6 +27,7 @@ pub mod reader;
 pub mod regular;
 pub mod run_dir;
 pub mod schema;
+pub mod shared_dir;
 
 /// Adds the action and the path to the front of an error; its kind stays.
 fn naming(action: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {

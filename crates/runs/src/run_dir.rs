@@ -64,7 +64,12 @@ impl RunDir {
 
     /// Refuses a directory that holds something else, or a run that may not be removed.
     fn check_free(&self, force: bool) -> io::Result<()> {
-        let (path, occupied) = (self.path.display(), !self.visible_entries()?.is_empty());
+        let (path, mut entries) = (self.path.display(), self.visible_entries()?);
+        if self.mark().exists() {
+            // The copy of the MDP file is written before the configuration: alone, it is left by a kill.
+            entries.retain(|name| self.path.join(name) != self.table());
+        }
+        let occupied = !entries.is_empty();
         if occupied && !self.mark().exists() {
             let message = format!("{path} is not empty and not a run");
             return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
@@ -480,6 +485,21 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(error.to_string(), format!("{} already holds a run", directory.path().display()));
         assert!(directory.path().join("seed-42/episodes.csv").exists());
+    }
+
+    #[test]
+    fn a_run_killed_before_its_configuration_was_written_can_be_created_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (run, lock) = RunDir::create(directory.path(), false).unwrap();
+        atomic::write(&run.table(), b"half of a beginning").unwrap();
+        drop(lock);
+        RunDir::create(directory.path(), false).unwrap();
+        assert!(!run.table().exists());
+        // A table of the user's in a directory that is no run.
+        let theirs = directory.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("problem.csv"), "mine").unwrap();
+        assert_eq!(RunDir::create(&theirs, false).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
     }
 
     #[test]

@@ -330,3 +330,37 @@ fn a_read_only_directory_is_an_error_and_keeps_the_earlier_checkpoint() {
     }
     assert_latest(&store, if binding { 2 } else { 3 });
 }
+
+#[test]
+fn what_a_kill_after_the_last_save_left_is_removed_before_the_run_goes_on() {
+    // The kill came after checkpoint 4 was in place, when 1 had been set aside and 2 was still to be.
+    let (_run, store) = store(&[1, 2]);
+    for number in [3, 4] {
+        let parts =
+            [("agent.safetensors", Contents::Plain(&[number; 1000])), ("state.json", Contents::Plain(b"{}"))];
+        let manifest = store.manifest(u64::from(number), &parts).unwrap();
+        write(&store.place(u64::from(number)), &manifest, &parts).unwrap();
+    }
+    store.set_aside(1).unwrap();
+    assert_eq!(names(&store.directory), [".bqrl-000001-old.tmp", "000002", "000003", "000004"]);
+    store.tidy().unwrap();
+    assert_eq!(names(&store.directory), ["000003", "000004"]);
+    assert_latest(&store, 4);
+}
+
+#[test]
+fn tidying_keeps_two_complete_checkpoints_a_damaged_later_one_and_folders_of_the_user() {
+    let (_run, store) = store(&[2, 3]);
+    let parts = [("agent.safetensors", Contents::Plain(b"0")), ("state.json", Contents::Plain(b"{}"))];
+    for number in [1, 4] {
+        write(&store.place(number), &store.manifest(number, &parts).unwrap(), &parts).unwrap();
+    }
+    flip(&store.place(4).join("agent.safetensors"), 0);
+    fs::create_dir(store.directory.join("000000")).unwrap();
+    store.tidy().unwrap();
+    assert_eq!(names(&store.directory), ["000000", "000002", "000003", "000004"]);
+    // A store that was never saved to is not made.
+    let missing = CheckpointStore::open(store.directory.join("missing"));
+    missing.tidy().unwrap();
+    assert!(!missing.directory.exists());
+}

@@ -106,8 +106,12 @@ pub(super) fn optional(column: &str, cell: &str) -> Result<Option<f64>, String> 
     if cell.is_empty() { Ok(None) } else { finite(column, cell).map(Some) }
 }
 
+/// The largest number in a cell: no run counts further, and adding to it cannot overflow.
+const LARGEST: usize = 1 << 53;
+
 pub(super) fn whole(column: &str, cell: &str) -> Result<usize, String> {
-    cell.parse().map_err(|_| format!("{column} must be a whole number, got {cell:?}"))
+    let number = cell.parse().ok().filter(|&number: &usize| number <= LARGEST);
+    number.ok_or_else(|| format!("{column} must be a whole number up to 2^53, got {cell:?}"))
 }
 
 pub(super) fn below(column: &str, got: usize, limit: usize) -> Result<(), String> {
