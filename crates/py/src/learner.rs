@@ -566,11 +566,12 @@ impl Learner {
         let agent: Box<dyn Agent> = Box::new(self.agent.clone());
         let here = |error| py_error(error, clock.episodes + 1);
         let mut training = Training::new(task, references, agent, &config.run, self.seed).map_err(here)?;
-        if let Some(play) = play {
-            training.play.restore(play).map_err(here)?;
-        }
         let Progress { recent, recent_lengths, .. } = progress;
-        training.progress = Progress { clock, recent, recent_lengths, ..training.progress };
+        let progress = Progress { clock, recent, recent_lengths, ..training.progress.clone() };
+        match play {
+            Some(play) => training.restore(progress, play).map_err(value_error)?,
+            None => training.progress = progress,
+        }
         let mut course = match (run, log) {
             (Some(run), Some(log)) => {
                 // From here on the directory is this model's.
