@@ -323,7 +323,7 @@ fn a_huge_reward_that_is_never_reached_changes_nothing() {
     let silent = &|_, _, _| {};
     for reward in ["0", "9e18", "-9e18"] {
         let model = table(reward);
-        let planner = Planner::rounded(&model, 100, Rounding::Down, silent);
+        let planner = Planner::rounded(&model, 100, Rounding::Down, silent).unwrap();
         assert_eq!(planner.best_quantile(0.75).value, 2.0, "{reward}");
         assert_eq!(planner.max_mean(), 1.5, "{reward}");
     }

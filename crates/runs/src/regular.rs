@@ -22,7 +22,8 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
         .map_err(naming("reading", path))
 }
 
-fn contents(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// As [`read`], with an error that does not name the path.
+pub(crate) fn contents(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // Before opening, because opening a pipe waits for a writer; and after, because another file may have taken its place.
     check(&fs::metadata(path)?, most)?;
     let file = File::open(path)?;

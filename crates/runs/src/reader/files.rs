@@ -1,12 +1,12 @@
 //! Files of a run as text, tables and JSON; every error names file and line.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
 use super::ReadError;
+use crate::regular;
 
 /// How a table may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +127,11 @@ pub(super) fn required(path: &Path) -> Result<String, ReadError> {
     text(path, bytes)
 }
 
+/// A table of a run that is larger is not read: a hundred million rows have less.
+const LARGEST_FILE: u64 = 4 << 30;
+
 fn optional_bytes(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
-    match fs::read(path) {
+    match regular::contents(path, LARGEST_FILE) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
