@@ -16,8 +16,9 @@ pub(super) fn run(input: &Input) -> bool {
     let mut written = Vec::new();
     csv::write(&problem, &mut written).expect("a table that was read can be written");
     let again = csv::read(&written[..], "fuzz", 3, 0, 1.0).expect("a table that was written can be read");
-    assert_eq!(again.model.n_states(), problem.model.n_states(), "states of a table that was written");
     let model = &problem.model;
+    // A state that only a row of probability 0 leads to has no row in the new file.
+    assert!(again.model.n_states() <= model.n_states(), "states of a table that was written");
     let outcomes: usize = model.kernels().iter().map(|kernel| kernel.all_outcomes().len()).sum();
     if model.n_states() <= SMALL && outcomes <= SMALL {
         let level = Buffer::new(0.5, 0.25).expect("a level");
