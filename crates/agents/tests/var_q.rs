@@ -93,7 +93,7 @@ fn wrong_settings_and_problems_without_a_table_are_refused() {
         change(&mut settings);
         VarQ::new(settings, Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(refused(|c| c.n_levels = 0), "agent.n_levels must be at least 1, got 0");
+    assert_eq!(refused(|c| c.n_levels = 0), "agent.n_levels must lie in 1..=10000, got 0");
     assert!(refused(|c| c.n_levels = usize::MAX).contains("within 2^27"));
     assert_eq!(refused(|c| c.kappa = 0.0), "agent.kappa must lie in [1e-6, 1], got 0");
     assert_eq!(refused(|c| c.epsilon_0 = 1.5), "agent.epsilon_0 must lie in [0, 1], got 1.5");
