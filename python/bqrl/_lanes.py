@@ -6,6 +6,7 @@ The play loop is in Rust; it calls `start`, `reset` and `step`. A row of `step` 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,22 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from . import _spaces
+from ._arguments import shown
 
 Reader = Callable[[Any], Any]
+
+# What Gymnasium's two methods return.
+_RESET = "observation, info"
+_STEP = "observation, reward, terminated, truncated, info"
+
+
+def _parts(result: Any, method: str, names: str) -> Any:
+    """The parts of what an environment returned; one of the old gym returns others."""
+    want = names.count(",") + 1
+    if isinstance(result, (tuple, list)) and len(result) == want:
+        return result
+    got = f"{len(result)} values" if isinstance(result, tuple) else shown(result)
+    raise TypeError(f"{method} of the environment must return ({names}), got {got}")
 
 
 class Single:
@@ -30,14 +45,14 @@ class Single:
         return [self.reset(0, seeds[0])]
 
     def reset(self, lane: int, seed: int) -> Any:
-        seen, _ = self._env.reset(seed=seed)
+        seen, _ = _parts(self._env.reset(seed=seed), "reset", _RESET)
         return seen if self._read is None else self._read(seen)
 
     def step(self, actions: list[int | None]) -> list[Any]:
         action = actions[0]
         if action is None:
             return [None]
-        seen, reward, terminated, truncated, _ = self._take(action + self._first)
+        seen, reward, terminated, truncated, _ = _parts(self._take(action + self._first), "step", _STEP)
         return [(seen if self._read is None else self._read(seen), reward, terminated, truncated)]
 
 
@@ -56,7 +71,7 @@ class Vector:
 
     def _reset(self, **how: Any) -> list[Any]:
         reset: Any = self._env.reset  # Its seed may be a list, which its annotation leaves out.
-        batch, _ = reset(**how)
+        batch, _ = _parts(reset(**how), "reset", _RESET)
         return [self._read(seen) for seen in _spaces.rows(self._space, batch, self.n)]
 
     def start(self, seeds: list[int]) -> list[Any]:
@@ -80,7 +95,10 @@ class Vector:
 
     def step(self, actions: list[int | None]) -> list[Any]:
         taken = np.array([self._first if action is None else action + self._first for action in actions], np.int64)
-        batch, rewards, terminated, truncated, infos = self._env.step(taken)
+        batch, rewards, terminated, truncated, infos = _parts(self._env.step(taken), "step", _STEP)
+        for name, column in (("rewards", rewards), ("terminations", terminated), ("truncations", truncated)):
+            if not hasattr(column, "__len__") or len(column) != self.n:
+                raise ValueError(f"want {self.n} {name} of a step, got {shown(column)}")
         rows: list[Any] = []
         for lane, seen in enumerate(_spaces.rows(self._space, batch, self.n)):
             ends = bool(terminated[lane] or truncated[lane])
@@ -97,7 +115,8 @@ class Vector:
             after = seen
             if ends and self._mode == AutoresetMode.SAME_STEP:
                 after = _final(infos, lane)
-                self._seen_early[lane] = self._read(seen)
+                # Copied: it is looked at after this step, and the environment may use its arrays again.
+                self._seen_early[lane] = copy.deepcopy(self._read(seen))
             self._resets_next[lane] = ends and self._mode == AutoresetMode.NEXT_STEP
             if not ends and self._stage[lane] >= self._horizon and self._mode != AutoresetMode.DISABLED:
                 raise RuntimeError(
@@ -110,6 +129,8 @@ class Vector:
 
 def _final(infos: dict[str, Any], lane: int) -> Any:
     """The last observation of an episode, where the vector environment shows the next one's first already."""
+    if not isinstance(infos, dict):
+        raise TypeError(f"want a dictionary as info, got {shown(infos)}")
     final = infos.get("final_obs", infos.get("final_observation"))
     if final is None:
         raise RuntimeError("the vector environment resets in the same step, but info has no final_obs")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _bqrl
+from ._arguments import shown, whole
 from ._limits import time_limit
 
 
@@ -120,6 +121,9 @@ def plan(
         refine: at most this many passes per level to spend a policy's slack on its mean (12, fewer on large problems).
         passes: at most this many passes per level to close the buffered certificate (200, fewer on large problems).
     """
+    for name, value, least in (("grid", grid, 10), ("refine", refine, 0), ("passes", passes, 0)):
+        if value is not None:
+            whole(name, value, least)
     levels = np.atleast_1d(np.asarray(risk_level, np.float64)).tolist()
     betas = [] if beta is None else np.atleast_1d(np.asarray(beta, np.float64)).tolist()
     if len(betas) > 1 and len(betas) != len(levels):
@@ -178,6 +182,8 @@ def as_problem(
     **parameters: Any,
 ) -> _bqrl.Problem:
     """A table of whatever `bqrl.plan` takes; its arguments are those of `bqrl.plan`."""
+    if horizon is not None:
+        horizon = whole("horizon", horizon, 1)
     if rewards is not None and isinstance(problem, (str, os.PathLike, _bqrl.Problem, gymnasium.Env)):
         raise TypeError("rewards belong to an array of probabilities")
     if isinstance(problem, (str, os.PathLike)):
@@ -266,12 +272,12 @@ def _rows(
 ) -> _bqrl.Problem:
     s, a, p, after, r, ends = columns
     rows = (
-        np.ascontiguousarray(s, np.int64),
-        np.ascontiguousarray(a, np.int64),
-        np.ascontiguousarray(p, np.float64),
-        np.ascontiguousarray(after, np.int64),
-        np.ascontiguousarray(r, np.float64),
-        np.ascontiguousarray(ends, np.bool_),
+        np.require(s, np.int64, ["C", "A"]),
+        np.require(a, np.int64, ["C", "A"]),
+        np.require(p, np.float64, ["C", "A"]),
+        np.require(after, np.int64, ["C", "A"]),
+        np.require(r, np.float64, ["C", "A"]),
+        np.require(ends, np.bool_, ["C", "A"]),
     )
     if np.ndim(start) == 0:
         first = [(int(start), 1.0)]  # type: ignore[arg-type]
@@ -279,5 +285,5 @@ def _rows(
         shares = np.asarray(start, np.float64)
         first = [(int(state), float(shares[state])) for state in np.flatnonzero(shares)]
     if any(state < 0 for state, _ in first):
-        raise ValueError(f"start must be a state, got {start!r}")
+        raise ValueError(f"start must be a state, got {shown(start)}")
     return _bqrl.Problem.from_rows(name, n_states, n_actions, rows, first, int(horizon), float(discount))

@@ -10,13 +10,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from ._arguments import one_line, shown
+
 Space = gymnasium.Space[Any]
 
 
 def n_actions(space: Space) -> int:
     """The number of actions; only `Discrete` spaces have one."""
     if not isinstance(space, spaces.Discrete):
-        raise TypeError(f"bqrl needs a Discrete action space, got {space}")
+        raise TypeError(f"bqrl needs a Discrete action space, got {shown(space)}")
     return int(space.n)
 
 
@@ -45,11 +47,11 @@ def _check_flat(space: Space, whole: Space) -> None:
     else:
         raise TypeError(
             "bqrl needs Discrete, Box, MultiDiscrete or MultiBinary observations, or a flat Dict or Tuple of these, "
-            f"got {whole}"
+            f"got {shown(whole)}"
         )
     for part in parts:
         if not isinstance(part, (spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
-            raise TypeError(f"bqrl needs a flat Dict or Tuple of observations; {part} lies inside {whole}")
+            raise TypeError(f"bqrl needs a flat Dict or Tuple of observations; {shown(part)} lies inside {shown(whole)}")
 
 
 def reader(space: Space) -> Callable[[Any], Any] | None:
@@ -61,18 +63,35 @@ def reader(space: Space) -> Callable[[Any], Any] | None:
         try:
             return spaces.flatten(space, observation)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"want an observation of {space}, got {observation!r} ({error!r})") from error
+            why = one_line(f"{type(error).__name__}: {error}")
+            raise ValueError(f"want an observation of {shown(space)}, got {shown(observation)} ({why})") from error
 
     return flatten
 
 
 def rows(space: Space, batch: Any, n: int) -> Iterator[Any]:
     """The observations of a vector environment, one by one."""
+    for column in _columns(space, batch):
+        if not hasattr(column, "__len__") or len(column) != n:
+            raise ValueError(f"want {n} observations, got {shown(column)}")
     if isinstance(space, (spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
         return iter(batch)
     if isinstance(space, spaces.Dict):
         return ({key: values[i] for key, values in batch.items()} for i in range(n))
     return (tuple(values[i] for values in batch) for i in range(n))
+
+
+def _columns(space: Space, batch: Any) -> list[Any]:
+    """The arrays that hold a row per lane each."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(batch, dict):
+            raise ValueError(f"want a dictionary of observations, got {shown(batch)}")
+        return list(batch.values())
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(batch, (tuple, list)):
+            raise ValueError(f"want a tuple of observations, got {shown(batch)}")
+        return list(batch)
+    return [batch]
 
 
 def is_batch(space: Space, observation: Any) -> bool:
@@ -88,7 +107,7 @@ def is_batch(space: Space, observation: Any) -> bool:
     try:
         return any(is_batch(part, observation[key]) for key, part in parts)
     except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"want an observation of {space}, got {observation!r}") from error
+        raise ValueError(f"want an observation of {shown(space)}, got {shown(observation)}") from error
 
 
 def to_json(space: Space) -> Any:
@@ -132,4 +151,26 @@ def from_json(value: Any) -> Space:
         return spaces.Dict({key: from_json(part) for key, part in value["spaces"]})
     if kind == "Tuple":
         return spaces.Tuple([from_json(part) for part in value["spaces"]])
-    raise ValueError(f"unknown space {json.dumps(value)}")
+    raise ValueError(f"unknown space {shown(value)}")
+
+
+def restored(text: str, described: tuple[tuple[int, int] | None, list[int]]) -> tuple[Space, int]:
+    """The observation space of a saved model and its first action, if they fit what its networks were made for.
+
+    The text comes from a file, which may hold anything.
+    """
+    try:
+        extra = json.loads(text)
+        start = extra["action_start"]
+        if not isinstance(start, int) or abs(start) >= 2**62:
+            raise ValueError(f"the first action is {shown(start)}")
+        space = from_json(extra["observation_space"])
+        made = observations(space, False, 1)
+    except RecursionError:
+        raise ValueError("the observation space is nested too deeply") from None
+    except Exception as error:  # noqa: BLE001 – whatever NumPy and Gymnasium say of values that make no space.
+        raise ValueError(f"the observation space cannot be restored ({one_line(f'{type(error).__name__}: {error}')})") from None
+    n, shape = (None if made["n"] is None else (made["n"], made["start"])), made["shape"]
+    if (n, shape) != described:
+        raise ValueError(f"the observation space {shown(space)} is not the one that the model was made for")
+    return space, start

@@ -17,7 +17,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
-from . import _bqrl, _lanes, _spaces
+from . import _arguments, _bqrl, _lanes, _spaces
 from ._limits import frame_stack, limit_and_inside
 from ._watch import Watch
 from .callbacks import CallbackLike, as_list
@@ -112,14 +112,13 @@ class Model:
         for key in settings:
             if key not in preset["agent"]:
                 raise TypeError(_unknown(type(self).__name__, key, preset["agent"]))
-        if not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
+        seed = _arguments.whole("seed", seed, 0, 2**63 - 1)
         env = _made(env)
         described = _describe(env, horizon, horizon_is_task, gamma, reward_bounds)
         levels = preset["run"]["tau"] if risk_level is None else _floats(risk_level)
         betas = preset["run"]["beta"] if beta is None else _floats(beta)
         n = getattr(env, "num_envs", 1)
-        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, int(seed), _native(env, described))
+        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, seed, _native(env, described))
         space, actions = _single_spaces(env)
         core.extra = json.dumps({"observation_space": _spaces.to_json(space), "action_start": int(actions.start)})
         self._start(core, env)
@@ -129,11 +128,9 @@ class Model:
             # A run of the command line: the states and actions of its table.
             states = gymnasium.spaces.Discrete(core.problem.n_states)
             core.extra = json.dumps({"observation_space": _spaces.to_json(states), "action_start": 0})
-        extra = json.loads(core.extra)
         self._core = core
         self._env = env
-        self._action_start = int(extra["action_start"])
-        self.observation_space = _spaces.from_json(extra["observation_space"])
+        self.observation_space, self._action_start = _spaces.restored(core.extra, core.observations)
         self._read = _spaces.reader(self.observation_space)
         self._rng = np.random.default_rng(core.seed)
         self._warned = False
@@ -155,7 +152,13 @@ class Model:
         core = self._core
         described = _describe(env, core.horizon, core.horizon_is_task, core.gamma, None)
         core.check(described, _native(env, described))
+        self._check_actions(env)
         self._env = env
+
+    def _check_actions(self, env: AnyEnv) -> None:
+        ours, theirs = self._action_start, int(_single_spaces(env)[1].start)
+        if ours != theirs:
+            raise ValueError(f"the model was made for actions from {ours}, those of the environment begin with {theirs}")
 
     @property
     def num_timesteps(self) -> int:
@@ -233,8 +236,8 @@ class Model:
             ("total_episodes", total_episodes),
             ("evaluation_episodes", evaluation_episodes),
         ):
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            if value is not None:
+                _arguments.whole(name, value, 1)
         core = self._core
         if self._env is None and core.problem is None:
             raise ValueError("the model has no environment: load(path, env=…) or set_env(env)")
@@ -242,7 +245,7 @@ class Model:
         log = None
         if log_dir is not None:
             log = {
-                "path": os.path.abspath(log_dir),
+                "path": os.path.abspath(_arguments.path(log_dir)),
                 "evaluate_every": evaluate_every,
                 "evaluation_episodes": evaluation_episodes,
                 "evaluation": self._evaluation(eval_env),
@@ -268,6 +271,7 @@ class Model:
             self._core.check(
                 _describe(eval_env, self._core.horizon, self._core.horizon_is_task, self._core.gamma, None)
             )
+            self._check_actions(eval_env)
             return lambda: self._lanes(eval_env)
         env = _another(self._env)
         if env is None:
@@ -322,9 +326,10 @@ class Model:
             n, one_by_one = 1, [observation]
         if self._read is not None:
             one_by_one = [self._read(seen) for seen in one_by_one]
-        starts = None if episode_start is None else np.ascontiguousarray(np.ravel(episode_start), np.bool_)
-        rewards = None if reward is None else np.ascontiguousarray(np.ravel(reward), np.float64)
-        memory = None if state is None else np.atleast_2d(np.ascontiguousarray(state, np.float64))
+        # Copied, so that they lie in memory as they should.
+        starts = None if episode_start is None else np.array(np.ravel(episode_start), np.bool_)
+        rewards = None if reward is None else np.array(np.ravel(reward), np.float64)
+        memory = None if state is None else np.atleast_2d(np.array(state, np.float64))
         if memory is not None and rewards is None and not self._warned and not (starts is not None and starts.all()):
             self._warned = True
             warnings.warn(
@@ -379,46 +384,54 @@ class Model:
             seed: of the episodes that are played.
             confidence: in (0, 1), of the interval around the quantile.
         """
-        env = self._env if env is None else _made(env)
-        if not isinstance(episodes, (int, np.integer)) or episodes < 1:
-            raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+        if env is not None:
+            env = _made(env)
+            self._core.check_spaces(_describe(env, self._core.horizon, None, None, None))
+            self._check_actions(env)
+        else:
+            env = self._env
+        episodes, seed = _arguments.whole("episodes", episodes, 1), _arguments.whole("seed", seed, 0, 2**63 - 1)
         core, level = self._core, self._level(risk_level, beta)
-        own = core.problem if env is None else getattr(env.unwrapped, "problem", None)
-        if isinstance(own, _bqrl.Problem) and own.horizon == core.horizon and own.discount == core.gamma:
+        own = core.problem if env is None else _table(env)
+        if own is not None and own.horizon == core.horizon and own.discount == core.gamma:
             stats = core.evaluate(own, level, beta is not None)
             if stats is not None:
                 return Evaluation(*level, exact=True, episodes=None, interval=None, **stats)
         if env is None:
             raise ValueError("the model has no environment: evaluate(env)")
-        returns = core.play(self._lanes(env), level, beta is not None, int(episodes), int(seed))
+        returns = core.play(self._lanes(env), level, beta is not None, episodes, seed)
         stats = _bqrl.summary(returns, level, confidence)
-        return Evaluation(*level, exact=False, episodes=int(episodes), **stats)
+        return Evaluation(*level, exact=False, episodes=episodes, **stats)
 
     # Files.
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Writes everything that `load` needs to go on, as a directory of safetensors and JSON; never pickle.
 
         It is there whole or not at all, and the save before it is kept. A directory that is not empty and not a model is
         refused with an OSError, and nothing in it is touched. Between episodes (after `learn(total_episodes=…)`,
         in `on_episode_end`) learning goes on from it bit for bit in a single environment; in the middle of an episode, with
-        a new episode.
+        a new episode. Two processes that save to one directory take turns.
         `weights.safetensors` in it is for other tools.
         """
-        self._core.save(path)
+        self._core.save(_arguments.path(path))
 
     @classmethod
     def load(
-        cls: type[M], path: str | os.PathLike[str], env: AnyEnv | None = None, *, seed: int | None = None
+        cls: type[M], path: str | bytes | os.PathLike[str], env: AnyEnv | None = None, *, seed: int | None = None
     ) -> M:
         """A saved model, or a run directory; with an environment it can learn on."""
+        path = _arguments.path(path)
         core = _opened(path, seed)
         kinds = {kind.algo: kind for kind in _subclasses(Model)}
         kind = kinds.get(core.algo)
         if kind is None or not issubclass(kind, cls):
-            raise ValueError(f"{os.fspath(path)} holds a {core.algo} model, not a {cls.__name__}")
+            raise ValueError(f"{_arguments.shown(path)} holds a {core.algo} model, not a {cls.__name__}")
         model: M = kind.__new__(kind)
-        model._start(core, None)
+        try:
+            model._start(core, None)
+        except ValueError as error:
+            raise ValueError(f"{_arguments.shown(path)}: {error}") from None
         if env is not None:
             model.set_env(env)
         return model
@@ -429,27 +442,36 @@ class Model:
         return f"{type(self).__name__}(risk_level={levels}, timesteps={core.timesteps}, episodes={core.episodes})"
 
 
-def load(path: str | os.PathLike[str], env: AnyEnv | None = None, *, seed: int | None = None) -> Model:
+def load(path: str | bytes | os.PathLike[str], env: AnyEnv | None = None, *, seed: int | None = None) -> Model:
     """A saved model of any kind, or one seed of a run directory (by default the first)."""
     return Model.load(path, env, seed=seed)
 
 
-def _opened(path: str | os.PathLike[str], seed: int | None) -> _bqrl.Learner:
+def _opened(path: str, seed: int | None) -> _bqrl.Learner:
     if os.path.exists(os.path.join(path, ".bqrl-run")):
-        return _bqrl.Learner.load_run(os.path.abspath(path), seed)
+        chosen = None if seed is None else _arguments.whole("seed", seed, 0, 2**63 - 1)
+        return _bqrl.Learner.load_run(os.path.abspath(path), chosen)
     if seed is not None:
-        raise ValueError(f"{os.fspath(path)} is a model, which has no seeds to choose from")
+        raise ValueError(f"{_arguments.shown(path)} is a model, which has no seeds to choose from")
     return _bqrl.Learner.load(path)
 
 
-def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
+def _table(env: AnyEnv) -> _bqrl.Problem | None:
     """The table that the environment plays, where nothing but Gymnasium's own checks stands in between."""
     inner = env
     while isinstance(inner, (OrderEnforcing, PassiveEnvChecker, TimeLimit)):
         inner = inner.env
     if type(inner) is not TabularEnv:
         return None
-    own = inner.problem
+    limit = limit_and_inside(env)[0]
+    return inner.problem if limit is None or limit >= inner.problem.horizon else None
+
+
+def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
+    """The same, where it is what the model was told."""
+    own = _table(env)
+    if own is None:
+        return None
     same = described["horizon"] == own.horizon and described["horizon_is_task"] and described["gamma"] == own.discount
     return own if same and described["reward_bounds"] == own.reward_bounds and own.is_native else None
 
@@ -500,7 +522,7 @@ def _made(env: AnyEnv) -> AnyEnv:
             raise TypeError(f"the first argument is the environment, got {env!r}: bqrl has no policy classes")
         return gymnasium.make(env)
     if not isinstance(env, (gymnasium.Env, VectorEnv)):
-        raise TypeError(f"env must be a Gymnasium environment or the id of one, got {env!r}")
+        raise TypeError(f"env must be a Gymnasium environment or the id of one, got {_arguments.shown(env)}")
     return env
 
 
@@ -528,9 +550,8 @@ def _describe(
     if horizon is None:
         horizon = limit
     if horizon is None:
-        raise ValueError(f"{name} has no time limit: give horizon=, the longest an episode may be")
-    if not isinstance(horizon, (int, np.integer)) or horizon < 1:
-        raise ValueError(f"horizon must be a whole number of at least 1, got {horizon!r}")
+        raise ValueError(f"{_arguments.one_line(name)} has no time limit: give horizon=, the longest an episode may be")
+    horizon = _arguments.whole("horizon", horizon, 1)
     if horizon_is_task is None:
         horizon_is_task = table is not None and horizon == table.horizon
     if gamma is None:
@@ -543,11 +564,19 @@ def _describe(
         "name": name,
         "observations": _spaces.observations(space, ordered, frame_stack(env)),
         "n_actions": n_actions,
-        "horizon": int(horizon),
+        "horizon": horizon,
         "horizon_is_task": bool(horizon_is_task),
-        "reward_bounds": None if reward_bounds is None else tuple(map(float, reward_bounds)),
+        "reward_bounds": None if reward_bounds is None else _pair(reward_bounds),
         "gamma": float(gamma),
     }
+
+
+def _pair(bounds: tuple[float, float]) -> tuple[float, float]:
+    try:
+        low, high = bounds
+        return float(low), float(high)
+    except (TypeError, ValueError):
+        raise ValueError(f"reward_bounds must be two numbers, got {_arguments.shown(bounds)}") from None
 
 
 def _is_wrapped(space: Any) -> bool:

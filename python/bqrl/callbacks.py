@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
+from . import _arguments
+
 if TYPE_CHECKING:
     from .agents import Model
 
@@ -46,10 +48,8 @@ class CheckpointCallback(Callback):
         every: ≥ 1, in episodes.
     """
 
-    def __init__(self, path: str | os.PathLike[str], every: int = 100):
-        if every < 1:
-            raise ValueError(f"every must be at least 1, got {every}")
-        self.path, self.every = path, every
+    def __init__(self, path: str | bytes | os.PathLike[str], every: int = 100):
+        self.path, self.every = _arguments.path(path), _arguments.whole("every", every, 1)
 
     def on_episode_end(self, model: Model, episode: Episode) -> bool | None:
         if episode.episode % self.every == 0:
@@ -78,4 +78,4 @@ def as_list(callback: CallbackLike) -> list[Callback]:
         return [_Function(callback)]
     if isinstance(callback, Sequence):
         return [one for each in callback for one in as_list(each)]
-    raise TypeError(f"callback must be a bqrl.Callback, a function of (model, episode), or a list, got {callback!r}")
+    raise TypeError(f"callback must be a bqrl.Callback, a function of (model, episode), or a list, got {_arguments.shown(callback)}")

@@ -30,7 +30,7 @@ def test_spaces_that_are_not_supported():
         (dict(risk_level=1.5), ValueError, r"tau must lie in \(0, 1\)"),
         (dict(risk_level=[0.1, 0.5]), ValueError, "one level"),
         (dict(risk_level=0.1, beta=0.2), ValueError, r"beta must lie in \(0, tau\]"),
-        (dict(n_critics=1), ValueError, "agent.n_critics must be at least 2, got 1"),
+        (dict(n_critics=1), ValueError, "agent.n_critics must lie in 2..=256, got 1"),
         (dict(hidden="wide"), ValueError, "hidden|sequence"),
         (dict(hidden=object()), TypeError, "hidden must be a number"),
         (dict(zeta=0), ValueError, "agent.zeta"),

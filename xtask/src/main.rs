@@ -8,9 +8,12 @@
 //! `cargo xtask survive` kills runs at random instants and compares what becomes of them with runs that were left alone.
 //! `cargo xtask house` checks the rules of the house alone. `cargo xtask package` makes the packages of all crates that are
 //! published. `cargo xtask deny` runs cargo-deny, which also looks for known vulnerabilities; nothing else here needs it.
+//! `cargo xtask fuzz` feeds hostile files to every reader for as long as it is told, guided by coverage; it needs a C++
+//! compiler. The short form, without one, is part of `cargo xtask test`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // It prints what it found.
 
+mod fuzz;
 #[cfg(unix)]
 mod survive;
 
@@ -35,7 +38,7 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Which of our crates each may use: every crate only those to its left in the house.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("bqrl-math", &[]),
     ("bqrl-mdp", &["bqrl-math"]),
     ("bqrl-nn", &["bqrl-math"]),
@@ -57,6 +60,10 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "bqrl-runs",
         ],
     ),
+    (
+        "bqrl-fuzz",
+        &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-lab", "bqrl-report", "bqrl-runs"],
+    ),
     ("xtask", &[]),
 ];
 
@@ -74,8 +81,10 @@ fn main() -> ExitCode {
         "package" => package(),
         "survive" => survive(&std::env::args().skip(2).collect::<Vec<_>>()),
         "deny" => deny(),
+        "fuzz" => fuzz::run(),
         _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
-                  survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list] | house | package | deny"
+                  survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list] | \
+                  fuzz [TARGET …] [--executions N] [--seed S] | house | package | deny"
             .to_owned()),
     };
     match result {
@@ -211,6 +220,8 @@ fn package() -> Result<(), String> {
         "--workspace",
         "--exclude",
         "bqrl-py",
+        "--exclude",
+        "bqrl-fuzz",
         "--exclude",
         "xtask",
         "--locked",

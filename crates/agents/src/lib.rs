@@ -173,6 +173,14 @@ pub trait Agent: Send + Sync {
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part>;
     /// Restores the result of [`save`](Self::save), into an agent made with the same settings.
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError>;
+    /// Refuses the memory of an open episode that this agent cannot have given. Most agents give an empty one.
+    fn check_memo(&self, memo: &Memo) -> Result<(), RestoreError> {
+        if *memo == Memo::default() {
+            Ok(())
+        } else {
+            Err(RestoreError(format!("the memo of an episode must be empty, got {memo:?}")))
+        }
+    }
     /// The learned networks or tables, as a safetensors file that other tools can read.
     fn weights(&self) -> Vec<u8>;
 }
@@ -226,7 +234,8 @@ fn most_probable(choice: &[(usize, f64)]) -> usize {
         Ordering::Equal if next.0 < best.0 => *next,
         _ => best,
     };
-    choice.iter().fold((usize::MAX, f64::NEG_INFINITY), more).0
+    // From the first on: of probabilities that are not numbers, some action is the result, and no index that does not exist.
+    choice.iter().copied().reduce(|best, next| more(best, &next)).map_or(usize::MAX, |best| best.0)
 }
 
 /// On a table, ready for exact evaluation.

@@ -11,6 +11,7 @@
 //! One pass through this is a *tick*. With one lane a tick is one step of Algorithm 1's inner loop (lines 5–29). A lane's
 //! episode never depends on the other lanes but through what the player learned from them.
 
+use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::lanes::{EnvError, Lanes, SavedLanes, Seen};
 use bqrl_mdp::trajectory::{End, Observation};
 use serde::{Deserialize, Serialize};
@@ -228,14 +229,54 @@ impl Play {
             )));
         }
         self.lanes.restore(&saved.lanes)?;
+        for (lane, episode) in saved.episodes.iter().enumerate() {
+            if let Some(episode) = episode {
+                let wrong = |message| EnvError::new(format!("the episode of lane {lane}: {message}"));
+                episode.check(self.lanes.spec()).map_err(wrong)?;
+                if !self.lanes.is_at(lane, episode.stage, &episode.observation) {
+                    let (stage, seen) = (episode.stage, &episode.observation);
+                    return Err(wrong(format!("the environment is not at stage {stage} with {seen:?}")));
+                }
+            }
+        }
         self.episodes = saved.episodes;
         Ok(())
     }
 }
 
+impl SavedPlay {
+    /// The memories of the open episodes.
+    pub fn memos(&self) -> impl Iterator<Item = &Memo> {
+        self.episodes.iter().flatten().map(|episode| &episode.memo)
+    }
+}
+
+/// What rounding may add to a sum of rewards, as a part of it.
+const ROUNDING: f64 = 1e-6;
+
 impl Episode {
     fn x(&self) -> Input<'_> {
         Input { stage: self.stage, observation: &self.observation, collected: self.collected }
+    }
+
+    /// Refuses an episode that the environment cannot have had.
+    fn check(&self, spec: &EnvSpec) -> Result<(), String> {
+        let Self { stage, observation, collected, undiscounted, .. } = self;
+        if *stage >= spec.horizon {
+            return Err(format!("stage is {stage}, want one below {}", spec.horizon));
+        }
+        if !spec.observations.holds(observation) {
+            return Err(format!("{observation:?} is not of {:?}", spec.observations));
+        }
+        let (low, high) = spec.reward_bounds.unwrap_or((f64::MIN, f64::MAX));
+        let of_stages = |reward: f64| *stage as f64 * reward * (1.0 + ROUNDING);
+        let (low, high) = (of_stages(low.min(0.0)) - ROUNDING, of_stages(high.max(0.0)) + ROUNDING);
+        for (name, sum) in [("collected", collected), ("undiscounted", undiscounted)] {
+            if !(sum.is_finite() && (low..=high).contains(sum)) {
+                return Err(format!("{name} is {sum:?}, want a number from {low:?} to {high:?}"));
+            }
+        }
+        Ok(())
     }
 }
 

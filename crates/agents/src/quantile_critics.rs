@@ -161,7 +161,7 @@ impl QuantileCritics {
             encoder,
             reward_scale,
             critics: critics.with_kernels(config.kernels.find()?),
-            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations),
+            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
             rng: stream(seed, Purpose::Replay),
             adam: Adam::new(config.learning_rate),
             pending: 0,
@@ -263,6 +263,7 @@ impl QuantileCritics {
     /// Restores the result of [`save`](Self::save); nothing is changed if something does not fit.
     pub fn restore(&mut self, state: &CriticState, file: saved::Parts) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
+        saved::count("agent.json: updates", state.updates)?;
         self.replay.restore(file)?;
         self.critics = critics;
         self.updates = state.updates;

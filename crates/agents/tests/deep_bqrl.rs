@@ -154,7 +154,7 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refused(|c| c.n_critics = 1), "agent.n_critics must be at least 2, got 1");
+    assert_eq!(refused(|c| c.n_critics = 1), "agent.n_critics must lie in 2..=256, got 1");
     assert!(
         refused(|c| c.critics.kernels = kernels_of_another_machine())
             .starts_with("agent.kernels must be auto")

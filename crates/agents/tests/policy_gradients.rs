@@ -162,12 +162,12 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
         change(&mut settings);
         trpo::Trpo::new(settings, env.spec(), 3).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(ppo(|c| c.epochs = 0), "agent.epochs must be at least 1, got 0");
+    assert_eq!(ppo(|c| c.epochs = 0), "agent.epochs must lie in 1..=10000, got 0");
     assert_eq!(ppo(|c| c.clip = 0.0), "agent.clip must be positive, got 0");
     assert_eq!(ppo(|c| c.learning_rate = f64::NAN), "agent.learning_rate must be positive, got NaN");
     assert_eq!(ppo(|c| c.tables.gae_lambda = 1.5), "agent.gae_lambda must lie in [0, 1], got 1.5");
     assert_eq!(ppo(|c| c.tables.value_rate = 0.0), "agent.value_rate must lie in (0, 1], got 0");
-    let widths = "agent.stage_widths must be positive and increasing, one at least, got";
+    let widths = "agent.stage_widths must be positive and increasing, 1 to 32 of them, got";
     assert_eq!(ppo(|c| c.tables.stage_widths = vec![]), format!("{widths} []"));
     assert_eq!(trpo(|c| c.tables.stage_widths = vec![0, 2]), format!("{widths} [0, 2]"));
     assert_eq!(trpo(|c| c.tables.stage_widths = vec![2, 2]), format!("{widths} [2, 2]"));

@@ -88,8 +88,10 @@ fn wrong_settings_and_problems_without_a_table_are_refused() {
         change(&mut settings);
         Qppo::new(settings, Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(refused(|c| c.batch_episodes = 0), "agent.batch_episodes must be at least 1, got 0");
-    assert!(refused(|c| c.collected_bins = usize::MAX).contains("within 2^27"));
+    assert_eq!(refused(|c| c.batch_episodes = 0), "agent.batch_episodes must lie in 1..=1000000, got 0");
+    assert!(refused(|c| c.collected_bins = usize::MAX).contains("must lie in 1..=1000000"));
+    // 10 stages × 26 states × 10^6 bins × 2 actions.
+    assert!(refused(|c| (c.stage_bins, c.collected_bins) = (0, 1_000_000)).contains("within 2^27"));
     assert_eq!(refused(|c| c.gae_lambda = 1.5), "agent.gae_lambda must lie in [0, 1], got 1.5");
     assert_eq!(refused(|c| c.value_step = 0.0), "agent.value_step must lie in (0, 1], got 0");
     let mut unbounded = env.spec().clone();

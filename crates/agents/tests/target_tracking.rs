@@ -250,7 +250,7 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
         change(&mut settings);
         TargetTracking::new(settings, env.spec(), 1, 3).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(refused(|c| c.n_critics = 0), "agent.n_critics must be at least 1, got 0");
+    assert_eq!(refused(|c| c.n_critics = 0), "agent.n_critics must lie in 1..=256, got 0");
     assert_eq!(
         refused(|c| c.weights = vec![1.5]),
         "agent.weights must be numbers in [0, 1], at least one, got [1.5]"

@@ -131,7 +131,7 @@ fn wrong_settings_and_problems_are_refused() {
     assert_eq!(refused(|c| c.radius_scale = -1.0), "agent.radius_scale must not be negative, got -1");
     assert_eq!(refused(|c| c.delta = 1.0), "agent.delta must lie in (0, 1), got 1");
     assert_eq!(refused(|c| c.slack = 2.0), "agent.slack must lie in [0, 1], got 2");
-    assert_eq!(refused(|c| c.max_returns = 1), "agent.max_returns must be at least 2, got 1");
+    assert_eq!(refused(|c| c.max_returns = 1), "agent.max_returns must lie in 2..=4194304, got 1");
 
     let mut spec = env.spec().clone();
     spec.reward_bounds = None;

@@ -93,11 +93,15 @@ fn wrong_settings_and_problems_without_a_table_are_refused() {
         change(&mut settings);
         VarQ::new(settings, Buffer::new(0.5, 0.2).unwrap(), env.spec(), 3).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(refused(|c| c.n_levels = 0), "agent.n_levels must be at least 1, got 0");
-    assert!(refused(|c| c.n_levels = usize::MAX).contains("within 2^27"));
+    assert_eq!(refused(|c| c.n_levels = 0), "agent.n_levels must lie in 1..=10000, got 0");
+    assert!(refused(|c| c.n_levels = usize::MAX).contains("must lie in 1..=10000"));
     assert_eq!(refused(|c| c.kappa = 0.0), "agent.kappa must lie in [1e-6, 1], got 0");
     assert_eq!(refused(|c| c.epsilon_0 = 1.5), "agent.epsilon_0 must lie in [0, 1], got 1.5");
     assert_eq!(refused(|c| c.step_0 = f64::NAN), "agent.step_0 must be positive, got NaN");
+    let mut long = env.spec().clone();
+    long.horizon = 1 << 30;
+    let error = VarQ::new(config(), Buffer::new(0.5, 0.2).unwrap(), &long, 3).map(drop).unwrap_err();
+    assert!(error.to_string().contains("within 2^27"), "{error}");
     let mut dense = env.spec().clone();
     dense.observations = ObservationSpace::Dense(vec![4]);
     let error = VarQ::new(config(), Buffer::new(0.5, 0.2).unwrap(), &dense, 3).map(drop).unwrap_err();

@@ -355,6 +355,26 @@ fn a_device_without_an_end_is_not_read_to_its_end() {
     assert_says(&desk.refusal(&plan), &["/dev/zero", "not an MDP file"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_a_file_does_not_make_a_reader_wait() {
+    let desk = Desk::new();
+    desk.ok(&short("run", &["--quiet"]));
+    for place in ["config.toml", ".bqrl-run", "summary.json", "seed-42/episodes.csv", "seed-42/law.csv"] {
+        let path = desk.path(&format!("run/{place}"));
+        let kept = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for arguments in [&["report", "run", "--force"][..], &["train", "--resume", "run"]] {
+            let said = desk.refusal(arguments);
+            let known = ["regular file", "is a run without its config.toml"];
+            assert!(known.iter().any(|known| said.contains(known)), "{place}: {said}");
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, kept).unwrap();
+    }
+}
+
 /// Files belong to the user alone where the user's umask says so, and to the group where it does not.
 #[cfg(unix)]
 #[test]

@@ -216,6 +216,7 @@ impl SeedRun {
         let records = if let Some(checkpoint) = latest {
             let saved = Saved::read(checkpoint).map_err(refused)?;
             saved.check_table(table, config).map_err(|what| RunError::Changed { seed, what })?;
+            training.check_levels().map_err(refused)?;
             let Saved { progress, positions, .. } = saved;
             sessions = saved.sessions;
             let (there, here) = (progress.clock.steps, training.progress.clock.steps);
@@ -398,8 +399,7 @@ fn restore(
     let saved = Saved::read(checkpoint).map_err(refused)?;
     let part = |name: &str| checkpoint.part(name);
     training.agent.restore(&part).map_err(refused)?;
-    training.play.restore(saved.play.clone()).map_err(|error| refused(RestoreError(error.to_string())))?;
-    training.progress = saved.progress.clone();
+    training.restore(saved.progress.clone(), saved.play.clone()).map_err(refused)?;
     Ok(saved)
 }
 
@@ -424,7 +424,11 @@ impl Saved {
     fn read(checkpoint: &Loaded) -> Result<Self, RestoreError> {
         let bytes =
             checkpoint.part("state.json").ok_or_else(|| RestoreError("state.json: missing".into()))?;
-        serde_json::from_slice(&bytes).map_err(|error| RestoreError(format!("state.json: {error}")))
+        let saved: Self =
+            serde_json::from_slice(&bytes).map_err(|error| RestoreError(format!("state.json: {error}")))?;
+        saved.progress.check()?;
+        saved.config.check().map_err(|error| RestoreError(format!("state.json: {error}")))?;
+        Ok(saved)
     }
 
     /// Refuses other settings than those of the checkpoint, as far as they `matter`. A finished run may be extended.

@@ -15,7 +15,7 @@ use bqrl_mdp::env::{Env, EnvSpec};
 use bqrl_mdp::evaluate::Evaluator;
 use bqrl_mdp::lanes::{EnvError, Lanes, NativeLanes};
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::Planner;
+use bqrl_mdp::plan::{Planner, Progress};
 use bqrl_mdp::returns::Rounding;
 use bqrl_mdp::tabular::TabularEnv;
 use thiserror::Error;
@@ -172,13 +172,17 @@ pub struct References {
 impl References {
     /// Plans a task that has a table, so that every learning curve is measured against the true optimum.
     pub fn new(task: &dyn Task, levels: Vec<Buffer>) -> Self {
+        Self::planned(task, levels, &|_, _, _| {})
+    }
+
+    /// The same, with news of the planning.
+    pub fn planned(task: &dyn Task, levels: Vec<Buffer>, progress: Progress) -> Self {
         let Some(problem) = task.table() else { return Self::none(levels) };
         let model = &problem.model;
-        let silent = &|_, _, _| {};
         // Too many returns: a plan on a grid that fits in memory gives a value that some policy attains.
         let grid = (ROUNDED_CELLS / model.n_states()).clamp(500, 20_000);
-        let planner =
-            Planner::exact(model, silent).or_else(|_| Planner::rounded(model, grid, Rounding::Down, silent));
+        let planner = Planner::exact(model, progress)
+            .or_else(|_| Planner::rounded(model, grid, Rounding::Down, progress));
         let Ok(planner) = planner else { return Self::none(levels) };
         let evaluator = || Evaluator::new(model).expect("the planner found the returns few enough");
         let level =

@@ -15,8 +15,9 @@
 use std::sync::Arc;
 
 pub use bqrl_agents::Objective;
-use bqrl_agents::play::{Play, PlayError};
-use bqrl_agents::{Agent, ServedPolicy};
+use bqrl_agents::experience::saved;
+use bqrl_agents::play::{Play, PlayError, SavedPlay};
+use bqrl_agents::{Agent, RestoreError, ServedPolicy};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
 use bqrl_math::schedule::Clock;
@@ -39,6 +40,15 @@ pub struct PolicyMetrics {
 impl PolicyMetrics {
     fn new(levels: &[Level]) -> Self {
         Self { gaps: levels.iter().map(|level| level.best_quantile.map(|_| 0.0)).collect(), last: Vec::new() }
+    }
+
+    /// Refuses lists that do not fit together; `last` is empty before the first evaluation.
+    fn check(&self) -> Result<(), RestoreError> {
+        let (gaps, last) = (self.gaps.len(), self.last.len());
+        if last == gaps || last == 0 {
+            return Ok(());
+        }
+        Err(RestoreError(format!("state.json: {gaps} gaps and {last} evaluations, want one each per level")))
     }
 
     /// Counts one more episode with the policy that was evaluated last.
@@ -96,6 +106,22 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Refuses a state that no training can have left.
+    pub fn check(&self) -> Result<(), RestoreError> {
+        let (returns, lengths) = (self.recent.len(), self.recent_lengths.len());
+        if returns != lengths || returns > MOVING_AVERAGE {
+            return Err(RestoreError(format!(
+                "state.json: {returns} recent returns and {lengths} lengths, want as many, at most {MOVING_AVERAGE}"
+            )));
+        }
+        saved::count("state.json: clock.episodes", self.clock.episodes)?;
+        saved::count("state.json: clock.steps", self.clock.steps)?;
+        let lengths: Vec<u64> = self.recent_lengths.iter().map(|&length| length as u64).collect();
+        saved::counts("state.json: recent_lengths", &lengths)?;
+        self.greedy.check()?;
+        self.distribution.as_ref().map_or(Ok(()), PolicyMetrics::check)
+    }
+
     /// The moving average of G_t.
     pub fn moving_average_reward(&self) -> f64 {
         self.recent.iter().sum::<f64>() / self.recent.len().max(1) as f64
@@ -153,6 +179,31 @@ impl Training {
             evaluation_episodes: run.evaluation_episodes,
             counts_steps: run.counts_steps(),
         })
+    }
+
+    /// Restores the measures and the open episodes of a checkpoint; the agent has been restored before.
+    pub fn restore(&mut self, progress: Progress, play: SavedPlay) -> Result<(), RestoreError> {
+        progress.check()?;
+        play.memos().try_for_each(|memo| self.agent.check_memo(memo))?;
+        self.play.restore(play).map_err(|error| RestoreError(format!("state.json: {error}")))?;
+        self.progress = progress;
+        Ok(())
+    }
+
+    /// Refuses measures of other levels than those of the references, from which a run cannot go on.
+    pub fn check_levels(&self) -> Result<(), RestoreError> {
+        let Progress { greedy, distribution, .. } = &self.progress;
+        let want = self.references.levels.len();
+        let counts = [Some(greedy), distribution.as_ref()].into_iter().flatten().map(|one| one.last.len());
+        if let Some(got) = counts.into_iter().find(|&got| got != want) {
+            return Err(RestoreError(format!("state.json: evaluations of {got} levels, want {want}")));
+        }
+        if distribution.is_some() != self.agent.is_stochastic() {
+            let message =
+                "state.json: a distribution is evaluated where the policy is stochastic, and only there";
+            return Err(RestoreError(message.to_owned()));
+        }
+        Ok(())
     }
 
     /// One step of every lane. Returns the episodes that ended; the measures grow by them.

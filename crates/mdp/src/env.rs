@@ -40,6 +40,22 @@ impl ObservationSpace {
             Self::Dense(shape) | Self::Bits(shape) | Self::Bytes { shape, .. } => shape.iter().product(),
         }
     }
+
+    /// Whether an observation is of this kind and size.
+    pub fn holds(&self, observation: &Observation) -> bool {
+        let n = self.size();
+        match (self, observation) {
+            (Self::Discrete { .. }, Observation::Index(index)) => *index < n,
+            (Self::Dense(_), Observation::Dense(values)) => values.len() == n,
+            (Self::Bits(_), Observation::Bits(words)) => {
+                let padding =
+                    if n.is_multiple_of(64) { 0 } else { words.get(n / 64).map_or(0, |w| w >> (n % 64)) };
+                words.len() == n.div_ceil(64) && padding == 0
+            }
+            (Self::Bytes { .. }, Observation::Bytes(bytes)) => bytes.len() == n,
+            _ => false,
+        }
+    }
 }
 
 /// The facts about a problem that an agent may know. The true model is not among them.
@@ -119,4 +135,9 @@ pub trait Env: Send {
     fn save(&self) -> Vec<u64>;
     /// Restores the state of an episode; refuses numbers that [`save`](Self::save) cannot have returned.
     fn restore(&mut self, state: &[u64]) -> Result<(), EnvError>;
+    /// Whether the episode is at this stage and shows this observation, as far as the environment can tell. A checkpoint says
+    /// it twice; a forged one may contradict itself.
+    fn is_at(&self, _stage: usize, _observation: &Observation) -> bool {
+        true
+    }
 }

@@ -58,6 +58,10 @@ pub trait Lanes: Send {
     fn resumes_mid_episode(&self) -> bool;
     /// Restores the result of [`save`](Self::save), into the same number of copies of the same environment.
     fn restore(&mut self, saved: &SavedLanes) -> Result<(), EnvError>;
+    /// Whether the episode of a lane is at this stage and shows this observation, as far as can be told.
+    fn is_at(&self, _lane: usize, _stage: usize, _observation: &Observation) -> bool {
+        true
+    }
 }
 
 /// The saved state of native lanes.
@@ -137,6 +141,10 @@ impl Lanes for NativeLanes {
         let at = |&[seed, stream, word_pos]: &[u64; 3]| Rng::from_state(RngState { seed, stream, word_pos });
         self.rngs = rngs.iter().map(at).collect();
         Ok(())
+    }
+
+    fn is_at(&self, lane: usize, stage: usize, observation: &Observation) -> bool {
+        self.envs[lane].is_at(stage, observation)
     }
 }
 

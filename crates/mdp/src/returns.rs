@@ -95,11 +95,19 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     pub fn new(model: &Model) -> Self {
-        let scale = model
-            .kernels()
-            .iter()
-            .flat_map(Kernel::all_outcomes)
-            .fold(0.0f64, |scale, outcome| scale.max(outcome.reward.abs()));
+        let reachable = model.reachable();
+        // The largest reward that can be earned: that of a state which is never reached must not make others alike.
+        let is_reached = |kernel: usize, state: usize| match model.kernels().len() {
+            1 => reachable.iter().any(|reached| reached[state]),
+            _ => reachable[kernel][state],
+        };
+        let mut scale = 0.0_f64;
+        for (index, kernel) in model.kernels().iter().enumerate() {
+            for state in (0..model.n_states()).filter(|&state| is_reached(index, state)) {
+                let outcomes = (0..model.n_actions()).flat_map(|action| kernel.outcomes(state, action));
+                scale = outcomes.fold(scale, |scale, outcome| scale.max(outcome.reward.abs()));
+            }
+        }
         let rewards = distinct_rewards(model, scale);
         let (n_states, n_actions, horizon) = (model.n_states(), model.n_actions(), model.horizon());
         let kernels = (0..model.kernels().len())
@@ -128,8 +136,7 @@ impl Compiled {
                 (first, transitions)
             })
             .collect();
-        let alive = model
-            .reachable()
+        let alive = reachable
             .iter()
             .enumerate()
             .map(|(stage, reached)| {
@@ -325,7 +332,7 @@ impl Ladders {
                                 Rounding::Down => (quanta + 1e-9).floor(),
                                 Rounding::Up => (quanta - 1e-9).ceil(),
                             };
-                            Step::Shift(sign * whole as i64)
+                            Step::Shift(sign * (whole as i64).clamp(-FARTHEST, FARTHEST))
                         })
                         .collect()
                 })
@@ -420,6 +427,10 @@ impl Ladder {
         }
     }
 }
+
+/// The longest step, in rungs. The ladders that fit in memory are much shorter; but the rewards of states that are never
+/// reached do not count for their length, and may be any number of quanta. Sums over all stages do not overflow.
+const FARTHEST: i64 = 1 << 40;
 
 /// Residual targets: D_H = {0}, D_h = { γ^h r + d } ∪ { γ^h r that end the episode }, rising. Rung i stands for the
 /// targets in (d_{i−1}, d_i]; one rung more, for targets beyond every return, closes the list.

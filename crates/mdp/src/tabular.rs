@@ -165,7 +165,12 @@ impl Env for TabularEnv {
     fn restore(&mut self, state: &[u64]) -> Result<(), EnvError> {
         let model = &self.problem.model;
         match *state {
-            [h, s] if h <= model.horizon() as u64 && s < model.n_states() as u64 => {
+            [h, s]
+                if h <= model.horizon() as u64
+                    && s < model.n_states() as u64
+                    // Nothing can be done in a terminal state, so no episode is open there.
+                    && (h == model.horizon() as u64 || !model.is_terminal(h as usize, s as usize)) =>
+            {
                 (self.stage, self.state) = (h as usize, s as usize);
                 Ok(())
             }
@@ -174,6 +179,10 @@ impl Env for TabularEnv {
                 self.problem.name
             ))),
         }
+    }
+
+    fn is_at(&self, stage: usize, observation: &Observation) -> bool {
+        (self.stage, Observation::Index(self.state)) == (stage, observation.clone())
     }
 }
 

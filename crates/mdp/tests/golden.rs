@@ -8,6 +8,7 @@ use bqrl_mdp::evaluate::{Policy, evaluate};
 use bqrl_mdp::model::{Kernel, Model, Outcome, Problem};
 use bqrl_mdp::plan::{Planner, conditional};
 use bqrl_mdp::problems;
+use bqrl_mdp::returns::Rounding;
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 
@@ -309,4 +310,21 @@ fn plans_are_the_same_bits_for_any_number_of_threads() {
     let (one, three) = (solve(1), solve(3));
     assert_eq!(one, three);
     assert!(one.2.1 > 10_000_000, "the problem is too small to be shared: {} updates", one.2.1);
+}
+
+#[test]
+fn a_huge_reward_that_is_never_reached_changes_nothing() {
+    // State 1 cannot be reached from state 0. In quanta of the other rewards its reward is beyond 64 bits.
+    let table = |reward: &str| {
+        let rows = format!("0,0,2,0.5,1\n0,0,2,0.5,2\n1,0,2,1,{reward}\n");
+        let file = format!("idstatefrom,idaction,idstateto,probability,reward\n{rows}");
+        bqrl_mdp::csv::read(file.as_bytes(), "table", 3, 0, 1.0).unwrap().model
+    };
+    let silent = &|_, _, _| {};
+    for reward in ["0", "9e18", "-9e18"] {
+        let model = table(reward);
+        let planner = Planner::rounded(&model, 100, Rounding::Down, silent).unwrap();
+        assert_eq!(planner.best_quantile(0.75).value, 2.0, "{reward}");
+        assert_eq!(planner.max_mean(), 1.5, "{reward}");
+    }
 }

@@ -89,7 +89,7 @@ impl Critic {
         self.steps = 0;
     }
 
-    /// Moves θ along the gradient and θ̄ towards θ. Returns whether θ is still finite.
+    /// Moves θ along the gradient and θ̄ towards θ. Returns whether θ and the second moments are still finite.
     pub fn apply(&mut self, kernels: Kernels, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
         self.steps += 1;
         kernels.run(AdamStep {

@@ -14,6 +14,8 @@ use crate::shape::{Layer, Shape, ShapeError};
 /// The one key of the file's metadata. A single one, because safetensors writes several in random order.
 const KEY: &str = "bqrl_nn";
 const STEPS: &str = "adam.step";
+/// No training makes more steps; adding to a larger number might overflow.
+const MOST_STEPS: u64 = 1 << 53;
 
 /// A file that holds no ensemble.
 #[derive(Debug, Error)]
@@ -127,11 +129,12 @@ impl Ensemble {
         }
         let steps = file[STEPS].data().as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
         for (m, (critic, steps)) in ensemble.critics.iter_mut().zip(steps).enumerate() {
-            critic.steps = u64::try_from(steps).map_err(|_| LoadError::Value {
+            let counted = u64::try_from(steps).ok().filter(|&steps| steps <= MOST_STEPS);
+            critic.steps = counted.ok_or_else(|| LoadError::Value {
                 name: STEPS.to_owned(),
                 index: m,
                 value: steps as f64,
-                want: "at least 0",
+                want: "a number from 0 to 2^53",
             })?;
         }
         Ok(ensemble)

@@ -3,7 +3,7 @@
 mod oracle;
 
 use bqrl_math::{Buffer, Purpose, stream};
-use bqrl_nn::{Adam, Ensemble, Init, Kernels, LoadError, Shape, TargetRule, Which};
+use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, LoadError, Shape, TargetRule, UpdateError, Which};
 use oracle::Sample;
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -56,6 +56,17 @@ fn training_continues_with_the_same_bits_after_save_and_load() {
     let resumed = Ensemble::load(&path).unwrap();
     assert_eq!((resumed.shape(), resumed.steps(4), resumed.kernels()), (&shape(), 10, Kernels::detect()));
     assert!(train(resumed, 2, 10).to_bytes() == train(half, 2, 10).to_bytes());
+}
+
+#[test]
+fn a_moment_beyond_its_range_is_an_error() {
+    // g = 1e25, and g² is beyond single precision: θ stays finite, but v = ∞ would hold it for ever, and no file may hold v.
+    for kernels in Kernels::available() {
+        let mut critics = fresh().with_kernels(kernels);
+        let inputs = Inputs::from_rows(&[1.0; 7], 7);
+        let learned = critics.update(&inputs, &Adam::new(1e-3), 0.5, |_, _, d_z| d_z.set(0, 0, 1e25));
+        assert_eq!(learned, Err(UpdateError::Diverged { critic: 0, step: 1 }), "{}", kernels.name());
+    }
 }
 
 #[test]
@@ -172,7 +183,10 @@ fn tensors_that_do_not_belong_and_negative_steps_are_refused() {
     let mut negative = tensors;
     let place = negative.iter().position(|(name, _)| name == "adam.step").unwrap();
     negative[place].1 = TensorView::new(Dtype::I64, vec![5], &steps).unwrap();
-    assert_eq!(refused(&rewritten(negative)), "tensor \"adam.step\" holds -3 at 2, want at least 0");
+    assert_eq!(
+        refused(&rewritten(negative)),
+        "tensor \"adam.step\" holds -3 at 2, want a number from 0 to 2^53"
+    );
 }
 
 proptest! {

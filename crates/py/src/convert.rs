@@ -1,14 +1,26 @@
 //! Values between TOML, JSON and Python, and errors as Python knows them.
 
 use std::fmt::Display;
+use std::io;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+pub use bqrl_cli::terminal::one_line;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 /// The caller's mistake.
 pub fn value_error(error: impl Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
+    PyValueError::new_err(one_line(&error.to_string()))
+}
+
+/// A value of a wrong kind.
+pub fn type_error(error: impl Display) -> PyErr {
+    PyTypeError::new_err(one_line(&error.to_string()))
+}
+
+/// The error of a file as Python knows it: `FileNotFoundError`, `PermissionError`, another `OSError`.
+pub fn os_error(error: io::Error) -> PyErr {
+    io::Error::new(error.kind(), one_line(&error.to_string())).into()
 }
 
 /// A setting as TOML. NumPy's numbers are numbers.
@@ -27,14 +39,28 @@ pub fn to_toml(key: &str, value: &Bound<'_, PyAny>) -> PyResult<toml::Value> {
         return Ok(value.extract::<f64>()?.into());
     }
     if value.is_instance_of::<PyInt>() || value.hasattr("__index__")? {
-        return Ok(value.extract::<i64>()?.into());
+        let whole = value.extract::<i64>();
+        return Ok(whole.map_err(|error| beyond(value, error, &format!("{key} must be below 2^63")))?.into());
     }
     value.extract::<f64>().map(Into::into).map_err(|_| {
         let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-        PyTypeError::new_err(format!(
-            "{key} must be a number, text, True, False or a list of these, got {kind}"
-        ))
+        type_error(format!("{key} must be a number, text, True, False or a list of these, got {kind}"))
     })
+}
+
+/// The error of a conversion, where a number that is too large is the caller's mistake.
+pub fn beyond(value: &Bound<'_, PyAny>, error: PyErr, want: &str) -> PyErr {
+    if error.is_instance_of::<PyOverflowError>(value.py()) {
+        value_error(format!("{want}, got {}", shown(value)))
+    } else {
+        error
+    }
+}
+
+/// A value as Python prints it, shortened.
+pub fn shown(value: &Bound<'_, PyAny>) -> String {
+    let text = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    if text.chars().count() > 80 { text.chars().take(77).collect::<String>() + "…" } else { text }
 }
 
 /// A table as a dictionary.

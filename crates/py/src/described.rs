@@ -42,7 +42,68 @@ pub struct Described {
     pub gamma: f64,
 }
 
+/// The most numbers in an observation, the most observations, and the most actions: more than any network can take.
+const MOST_NUMBERS: usize = 1 << 30;
+/// The longest episode: numbers of JSON are exact up to here.
+const MOST_STAGES: usize = 1 << 53;
+
 impl Described {
+    /// Refuses what no environment has, be it from a caller or from a file.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { observations, n_actions, horizon, reward_bounds, gamma, .. } = self;
+        if !(*gamma > 0.0 && *gamma <= 1.0) {
+            return Err(format!("gamma must lie in (0, 1], got {gamma}"));
+        }
+        if !(1..=MOST_STAGES).contains(horizon) || !(1..=MOST_NUMBERS).contains(n_actions) {
+            return Err(format!(
+                "an environment needs a horizon and actions of at least 1, at most {MOST_STAGES} and {MOST_NUMBERS}, \
+                 got {horizon} and {n_actions}"
+            ));
+        }
+        if let Some((low, high)) = *reward_bounds
+            && !(low.is_finite() && high.is_finite() && low <= high)
+        {
+            return Err(format!("reward_bounds must be finite and rising, got ({low}, {high})"));
+        }
+        let Format { n, start, shape, stack, .. } = observations;
+        let numbers = shape.iter().try_fold(1_usize, |product, &length| product.checked_mul(length));
+        if numbers.is_none_or(|numbers| numbers > MOST_NUMBERS) {
+            return Err(format!(
+                "an observation may have at most {MOST_NUMBERS} numbers, got shape {shape:?}"
+            ));
+        }
+        if n.is_some_and(|n| !(1..=MOST_NUMBERS).contains(&n))
+            || start.checked_add(MOST_NUMBERS as i64).is_none()
+        {
+            let n = n.unwrap_or_default();
+            return Err(format!(
+                "observations must be 1 to {MOST_NUMBERS} whole numbers, got {n} from {start}"
+            ));
+        }
+        let stacks = |stack: usize| stack > 0 && shape.first().is_some_and(|first| first % stack == 0);
+        if let Some(stack) = stack.filter(|&stack| !stacks(stack)) {
+            return Err(format!("{stack} frames cannot be stacked in shape {shape:?}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses an environment with other spaces; with `encoded`, also one whose observations would be encoded otherwise.
+    pub fn check_like(&self, other: &Self, encoded: bool) -> Result<(), String> {
+        let (ours, given) = (&self.observations, &other.observations);
+        let same = (ours.n, ours.start, &ours.shape) == (given.n, given.start, &given.shape);
+        if !same || (encoded && ours != given) {
+            let (ours, given) = (ours.space(), given.space());
+            return Err(format!(
+                "the model was made for observations {ours:?}, the environment has {given:?}"
+            ));
+        }
+        let (ours, given) = (self.n_actions, other.n_actions);
+        if ours != given {
+            return Err(format!("the model was made for actions {ours}, the environment has {given}"));
+        }
+        Ok(())
+    }
+
     pub fn spec(&self) -> EnvSpec {
         EnvSpec {
             horizon_is_task: self.horizon_is_task,

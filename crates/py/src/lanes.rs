@@ -20,11 +20,14 @@ use bqrl_mdp::env::{EnvSpec, Step};
 use bqrl_mdp::lanes::{EnvError, Lanes, SavedLanes, Seen};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::trajectory::{End, Observation};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBool, PyList, PyTuple};
 
+use crate::convert::{one_line, shown, type_error, value_error};
+use crate::native;
 use crate::observation::Format;
 
 /// The facts about the environment that lanes need.
@@ -61,11 +64,58 @@ struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}: {}", self.step, Python::attach(|py| self.error.value(py).to_string()))
+        let message = Python::attach(|py| self.error.value(py).to_string());
+        write!(f, "step {}: {}", self.step, one_line(&message))
     }
 }
 
 impl Error for Refused {}
+
+/// A reward. An array of one number counts as that number.
+fn reward(given: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let py = given.py();
+    let given = item(given)?;
+    match given.extract::<f64>() {
+        // The replay would have it as infinite, and nothing could be learned from it any more.
+        Ok(reward) if reward.is_finite() && reward.abs() > f64::from(f32::MAX) => {
+            Err(value_error(format!("want a finite reward of single precision, got {reward:e}")))
+        }
+        Ok(reward) if reward.is_finite() => Ok(reward),
+        Ok(reward) => Err(value_error(format!("want a finite reward, got {reward}"))),
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
+            Err(value_error("want a finite reward, got a whole number beyond 1e308"))
+        }
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            Err(type_error(format!("want a number as reward, got {}", given.get_type())))
+        }
+        // An exception of the reward's own.
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an episode ended: a truth value, or 0 or 1 in any of NumPy's types.
+fn flag(name: &str, given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if let Ok(flag) = given.cast::<PyBool>() {
+        return Ok(flag.is_true());
+    }
+    let given = item(given)?;
+    match given.extract::<f64>() {
+        Ok(0.0) => Ok(false),
+        Ok(1.0) => Ok(true),
+        _ => Err(type_error(format!("want True or False as {name}, got {}", shown(&given)))),
+    }
+}
+
+/// The number in an array of one, or the value itself.
+fn item<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match given.cast::<PyUntypedArray>() {
+        // Not of a class of its own: a masked number is none.
+        Ok(array) if array.len() == 1 && given.is_exact_instance_of::<PyUntypedArray>() => {
+            given.call_method0(intern!(given.py(), "item"))
+        }
+        _ => Ok(given.clone()),
+    }
+}
 
 /// The exception as an error of the environment.
 fn env_error(error: PyErr) -> EnvError {
@@ -80,14 +130,14 @@ pub fn py_error(error: EnvError, episode: u64) -> PyErr {
     };
     let refused = match other.downcast::<Refused>() {
         Ok(refused) => refused,
-        Err(other) => return PyValueError::new_err(other.to_string()),
+        Err(other) => return value_error(other),
     };
     let place = refused.place.clone().unwrap_or_else(|| format!("episode {episode}"));
     let message = format!("{place}, {refused}");
     if Python::attach(|py| refused.error.is_instance_of::<PyTypeError>(py)) {
-        PyTypeError::new_err(message)
+        type_error(message)
     } else {
-        PyValueError::new_err(message)
+        value_error(message)
     }
 }
 
@@ -126,18 +176,11 @@ impl PyLanes {
             return Ok(Seen::Start(self.read(lane, 0, &cell(0)?)?));
         }
         let stage = self.stages[lane] + 1;
-        let given = cell(1)?;
-        let reward = given.extract::<f64>().map_err(|_| {
-            let message = format!("want a number as reward, got {}", given.get_type());
-            self.refused(lane, stage, PyTypeError::new_err(message))
-        })?;
-        if !reward.is_finite() {
-            let error = PyValueError::new_err(format!("want a finite reward, got {reward}"));
-            return Err(self.refused(lane, stage, error));
-        }
+        let refused = |error| self.refused(lane, stage, error);
+        let reward = reward(&cell(1)?).map_err(refused)?;
         let observation = self.read(lane, stage, &cell(0)?)?;
-        let flag = |k: usize| cell(k)?.is_truthy().map_err(env_error);
-        let (terminated, truncated) = (flag(2)?, flag(3)?);
+        let terminated = flag("terminated", &cell(2)?).map_err(refused)?;
+        let truncated = flag("truncated", &cell(3)?).map_err(refused)?;
         let EnvSpec { horizon, horizon_is_task, .. } = self.nature.spec;
         let at_horizon = stage >= horizon;
         let end = if terminated {
@@ -153,8 +196,14 @@ impl PyLanes {
         Ok(Seen::Step(Step { observation, reward, end }))
     }
 
-    /// Remembers where something came from.
+    /// Remembers where something came from. Another exception than a refusal is the environment's own.
     fn refused(&self, lane: usize, step: usize, error: PyErr) -> EnvError {
+        let is_refusal = Python::attach(|py| {
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py)
+        });
+        if !is_refusal {
+            return env_error(error);
+        }
         let place = match (self.evaluates, self.n) {
             (true, _) => Some("evaluation".to_owned()),
             (false, 1) => None,
@@ -168,6 +217,10 @@ impl PyLanes {
         let seeds: Vec<u64> = (0..self.n).map(|lane| self.next_seed(lane)).collect();
         let seen = adapter.call_method1(intern!(adapter.py(), "start"), (seeds,)).map_err(env_error)?;
         let seen = seen.cast::<PyList>().map_err(|error| env_error(error.into()))?;
+        if seen.len() != self.n {
+            let message = format!("want {} first observations, got {}", self.n, seen.len());
+            return Err(env_error(value_error(message)));
+        }
         let read = |(lane, seen): (usize, Bound<'_, PyAny>)| self.read(lane, 0, &seen).map(Some);
         self.first = Some(seen.iter().enumerate().map(read).collect::<Result<_, _>>()?);
         Ok(())
@@ -200,6 +253,7 @@ impl Lanes for PyLanes {
     }
 
     fn step(&mut self, actions: &[Option<usize>]) -> Result<Vec<Seen>, EnvError> {
+        native::go_on().map_err(env_error)?;
         Python::attach(|py| {
             let adapter = self.adapter.clone_ref(py).into_bound(py);
             let results = PyList::new(py, actions)

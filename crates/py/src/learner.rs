@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bqrl_agents::play::{PlayError, SavedPlay};
 use bqrl_agents::{Agent, Input, Memo, Objective, ServedPolicy, Target};
@@ -22,46 +22,28 @@ use bqrl_lab::run::make_agent;
 use bqrl_lab::task::{References, Table, Task};
 use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
-use bqrl_mdp::evaluate::Evaluator;
-use bqrl_mdp::trajectory::Observation;
+use bqrl_mdp::evaluate::{Evaluator, Policy};
+use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 use bqrl_runs::checkpoint::Loaded;
 use bqrl_runs::model_dir::ModelDir;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use serde::{Deserialize, Serialize};
 
-use crate::convert::{to_toml, value_error};
+use crate::convert::{os_error, to_toml, value_error};
 use crate::described::Described;
 use crate::lanes::{PyTask, py_error};
+use crate::native::{self, PATIENCE, Stop};
+use crate::observation::Format;
 use crate::problem::Problem;
 use crate::record;
 use crate::run::{Course, Log, Run};
-use crate::shared::Shared;
+use crate::saved::{FORMAT, Saved, plausible};
+use crate::shared::{Shared, Turns};
 
-/// The layout of `model.json`; a later layout gets the next number.
-const FORMAT: u32 = 2;
-
-/// The longest time without a look at signals.
-const PATIENCE: Duration = Duration::from_millis(50);
-
-/// `model.json`: what a model keeps beside its agent.
-#[derive(Clone, Deserialize, Serialize)]
-pub struct Saved {
-    pub format: u32,
-    pub version: String,
-    pub algo: String,
-    pub config: String,
-    pub environment: Described,
-    pub seed: u64,
-    pub progress: Progress,
-    pub play: Option<SavedPlay>,
-    /// Data of the Python half.
-    pub extra: String,
-    /// The run directory that `progress` belongs to.
-    pub log: Option<PathBuf>,
-}
+/// Stages in the state of `predict` are below this, so that γ^h can be had.
+const LAST_STAGE: f64 = 2_147_483_647.0;
 
 /// The part that changes while the agent learns.
 #[derive(Clone, Default)]
@@ -84,6 +66,8 @@ pub struct Learner {
     table: Option<Arc<bqrl_mdp::model::Problem>>,
     seed: u64,
     state: Mutex<State>,
+    /// Held during a tick on a table, and during a save.
+    tick: Turns<()>,
     /// Whether some thread is in `learn`.
     busy: AtomicBool,
 }
@@ -130,13 +114,14 @@ impl Learner {
     /// Restores what [`save`](Self::save) wrote.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| {
-            let loaded = ModelDir::at(&path).load()?;
+        native::detached(py, || {
+            let loaded = ModelDir::at(&path).load().map_err(os_error)?;
             let named = path.display();
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
             let json = loaded.part("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
-            Self::from_saved(&json, &loaded).map_err(|error| wrong(&error))
+            Self::from_saved(&json, &loaded)
+                .map_err(|error| wrong(&Python::attach(|py| error.value(py).to_string())))
         })
     }
 
@@ -144,14 +129,14 @@ impl Learner {
     #[staticmethod]
     #[pyo3(signature = (path, seed=None))]
     fn load_run(py: Python<'_>, path: PathBuf, seed: Option<u64>) -> PyResult<Self> {
-        py.detach(|| {
+        native::detached(py, || {
             let named = path.display();
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
             let run = crate::run::open(&path, seed).map_err(|error| wrong(&error))?;
             // One of several seeds cannot go on by itself in their directory.
             let log = (run.n_seeds == 1).then(|| path.clone());
             let (environment, table, extra) = if let Some(json) = &run.model {
-                let saved: Saved = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+                let saved = Saved::read(json).map_err(|error| wrong(&error))?;
                 (saved.environment, None, saved.extra)
             } else {
                 let problem = run.config.problem.load().map_err(|error| wrong(&error))?;
@@ -162,6 +147,7 @@ impl Learner {
             let part = |name: &str| run.checkpoint.part(name);
             learner.agent.lock().restore(&part).map_err(|error| wrong(&error))?;
             let (progress, play) = bqrl_lab::run::standing(&run.checkpoint).map_err(|error| wrong(&error))?;
+            let progress = plausible(progress).map_err(|error| wrong(&error))?;
             *learner.state() = State { progress, play: Some(play), extra, log };
             Ok(learner)
         })
@@ -170,7 +156,9 @@ impl Learner {
     /// Writes a directory from which [`load`](Self::load) resumes: whole or not at all, the one before kept. A directory
     /// that holds anything else is refused.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| {
+        native::detached(py, || {
+            // An environment of Python may save the model that plays in it: there, the tick is not waited for.
+            let _between_ticks = self.table.is_some().then(|| self.tick.lock());
             let agent = self.agent.lock();
             let saved = self.saved();
             let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
@@ -179,14 +167,14 @@ impl Learner {
             let mut parts: Vec<(&str, &[u8])> =
                 files.iter().filter_map(|part| Some((&*part.name, part.bytes()?))).collect();
             parts.push(("model.json", &json));
-            Ok(ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights())?)
+            ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights()).map_err(os_error)
         })
     }
 
     /// The learned networks or tables as a safetensors file.
-    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| self.agent.weights());
-        PyBytes::new(py, &bytes)
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = native::detached(py, || Ok(self.agent.weights()))?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Learns until so many steps or episodes in all. `lanes` is the environment (see `bqrl._lanes`); a table is played
@@ -206,7 +194,7 @@ impl Learner {
             return Err(PyRuntimeError::new_err("the model is learning already"));
         }
         let _busy = Busy(&self.busy);
-        py.detach(|| self.train(lanes, &watch, steps, episodes, log))
+        native::detached(py, || self.train(lanes, &watch, steps, episodes, log))
     }
 
     /// The actions of the greedy policy. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
@@ -244,13 +232,19 @@ impl Learner {
             if state.ncols() != columns {
                 return Err(value_error(format!("state has {} columns, want {columns}", state.ncols())));
             }
-            if !state.iter().all(|x| x.is_finite()) || state.column(0).iter().any(|&h| h < 0.0) {
-                return Err(value_error("state must hold stages, not negative, and finite numbers"));
+            let is_stage = |&h: &f64| (0.0..LAST_STAGE).contains(&h) && h.fract() == 0.0;
+            if !state.iter().all(|x| x.is_finite()) || !state.column(0).iter().all(is_stage) {
+                return Err(value_error(
+                    "state must hold stages, whole and not negative, and finite numbers",
+                ));
             }
+        }
+        if let Some(reward) = rewards.iter().flatten().find(|reward| !reward.is_finite()) {
+            return Err(value_error(format!("want a finite reward, got {reward}")));
         }
         rows("episode_start", starts.as_ref().map_or(n, Vec::len))?;
         rows("reward", rewards.as_ref().map_or(n, Vec::len))?;
-        let (actions, after) = py.detach(|| {
+        let (actions, after) = native::detached(py, || {
             let agent = self.agent.lock();
             let starts_at = |row: usize| state.is_none() || starts.as_ref().is_some_and(|starts| starts[row]);
             // The target is chosen once per episode: later rows hold it in their state.
@@ -266,6 +260,11 @@ impl Learner {
                     let reward = rewards.as_ref().map_or(0.0, |rewards| rewards[row]);
                     (stage, state[(row, 1)] + self.discounted(stage.saturating_sub(1), reward))
                 });
+                if !collected.is_finite() {
+                    return Err(value_error(format!(
+                        "the rewards of an episode must add up, got {collected}"
+                    )));
+                }
                 let memo = match before {
                     Some(state) if holds_target => {
                         let target =
@@ -292,8 +291,8 @@ impl Learner {
                     after.extend([target.u, target.v, target.weight]);
                 }
             }
-            (actions, after)
-        });
+            Ok((actions, after))
+        })?;
         let after =
             numpy::ndarray::Array2::from_shape_vec((n, columns), after).expect("as many numbers a row");
         Ok((actions.into_pyarray(py), after.into_pyarray(py)))
@@ -308,12 +307,13 @@ impl Learner {
         buffered: bool,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
-        let evaluation = py.detach(|| {
+        let evaluate = |stop: &Stop| {
             let evaluator = Evaluator::new(&problem.inner.model).ok()?;
             let agent = self.agent.lock();
             let served = agent.serve(&[buffer], objective(buffered));
-            Some(evaluator.evaluate(&ServedPolicy::mode(&**agent, served.at(0))))
-        });
+            Some(evaluator.evaluate(&Stoppable { policy: ServedPolicy::mode(&**agent, served.at(0)), stop }))
+        };
+        let evaluation = native::detached(py, || native::run(evaluate))?;
         evaluation.map(|found| record::return_stats(py, &found.law, found.mean, &buffer)).transpose()
     }
 
@@ -330,19 +330,19 @@ impl Learner {
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
         let make = py.eval(c"lambda lanes: lambda: lanes", None, None)?.call1((lanes,))?.unbind();
         let task = PyTask::new(self.environment.nature(), None, Some(make));
-        let returns = py.detach(|| {
+        let measured = native::detached(py, || {
             let served = self.agent.serve(&[buffer], objective(buffered));
             let policy = ServedPolicy::mode(&self.agent, served.at(0));
             let references = References::none(vec![buffer]);
-            measure(policy, &task, &references, episodes, seed)
-        });
-        let measured = returns.map_err(|error| failed(error, 0, 0))?;
+            measure(policy, &task, &references, episodes, seed).map_err(|error| failed(error, 0, 0))
+        })?;
         Ok(measured.sample.expect("there are no references").into_pyarray(py))
     }
 
     #[getter]
-    fn updates(&self) -> u64 {
-        self.agent.updates()
+    fn updates(&self, py: Python<'_>) -> PyResult<u64> {
+        // Waits while another thread learns.
+        native::detached(py, || Ok(self.agent.updates()))
     }
 
     #[getter]
@@ -380,6 +380,13 @@ impl Learner {
         self.environment.horizon_is_task
     }
 
+    /// Its observations: (how many, the first) of whole numbers, else the shape of an array.
+    #[getter]
+    fn observations(&self) -> (Option<(usize, i64)>, Vec<usize>) {
+        let Format { n, start, shape, .. } = &self.environment.observations;
+        (n.map(|n| (n, *start)), shape.clone())
+    }
+
     /// The table that it learns on natively.
     #[getter]
     fn problem(&self) -> Option<Problem> {
@@ -411,31 +418,16 @@ impl Learner {
         self.state().extra = extra;
     }
 
+    /// Refuses an environment that its policy cannot act in.
+    fn check_spaces(&self, environment: Described) -> PyResult<()> {
+        self.environment.check_like(&environment, false).map_err(value_error)
+    }
+
     /// Refuses an environment that is not like the one it was made for; `problem` is its table, where it can be played
     /// natively.
     #[pyo3(signature = (environment, problem=None))]
     fn check(&self, environment: Described, problem: Option<PyRef<'_, Problem>>) -> PyResult<()> {
-        let ours = &self.environment;
-        for (what, same, ours, given) in [
-            (
-                "observations",
-                ours.observations == environment.observations,
-                format!("{:?}", ours.observations.space()),
-                format!("{:?}", environment.observations.space()),
-            ),
-            (
-                "actions",
-                ours.n_actions == environment.n_actions,
-                ours.n_actions.to_string(),
-                environment.n_actions.to_string(),
-            ),
-        ] {
-            if !same {
-                return Err(value_error(format!(
-                    "the model was made for {what} {ours}, the environment has {given}"
-                )));
-            }
-        }
+        self.environment.check_like(&environment, true).map_err(value_error)?;
         match (&self.table, problem) {
             (Some(ours), Some(given)) if ours.model == given.inner.model => Ok(()),
             (Some(ours), _) => {
@@ -446,6 +438,19 @@ impl Learner {
             }
             (None, _) => Ok(()),
         }
+    }
+}
+
+/// A policy whose evaluation can be stopped.
+struct Stoppable<'a> {
+    policy: ServedPolicy<'a>,
+    stop: &'a Stop,
+}
+
+impl Policy for Stoppable<'_> {
+    fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
+        self.stop.ask();
+        Policy::decide(&self.policy, x, choice);
     }
 }
 
@@ -465,12 +470,7 @@ impl Learner {
         table: Option<Arc<bqrl_mdp::model::Problem>>,
         seed: u64,
     ) -> PyResult<Self> {
-        if !(environment.gamma > 0.0 && environment.gamma <= 1.0) {
-            return Err(value_error(format!("gamma must lie in (0, 1], got {}", environment.gamma)));
-        }
-        if environment.horizon == 0 || environment.n_actions == 0 {
-            return Err(value_error("an environment needs a horizon and actions of at least 1"));
-        }
+        environment.check().map_err(value_error)?;
         // A table tells more of itself: rewards, terminal states. Agents that keep tables use it.
         let spec = match &table {
             Some(problem) => Table::new((**problem).clone()).map_err(value_error)?.spec().clone(),
@@ -484,23 +484,13 @@ impl Learner {
             table,
             seed,
             state: Mutex::default(),
+            tick: Turns::default(),
             busy: AtomicBool::new(false),
         })
     }
 
     fn from_saved(json: &[u8], loaded: &Loaded) -> PyResult<Self> {
-        /// The fields of a `model.json` of any format.
-        #[derive(Deserialize)]
-        struct Header {
-            format: u32,
-            version: String,
-        }
-        let Header { format, version } = serde_json::from_slice(json).map_err(value_error)?;
-        if format != FORMAT {
-            let message = format!("the model was saved by bqrl {version} in format {format}, want {FORMAT}");
-            return Err(value_error(message));
-        }
-        let saved: Saved = serde_json::from_slice(json).map_err(value_error)?;
+        let saved = Saved::read(json).map_err(value_error)?;
         let config = Layers::written(&saved.config, "model.json")
             .and_then(|layers| layers.finish("model.json"))
             .map_err(value_error)?;
@@ -570,17 +560,18 @@ impl Learner {
         };
         let levels = config.levels().map_err(value_error)?;
         let references = Arc::new(match &run {
-            Some(_) => References::new(&*task, levels),
+            Some(_) => native::run(|stop| References::planned(&*task, levels, &|_, _, _| stop.ask()))?,
             None => References::none(levels),
         });
         let agent: Box<dyn Agent> = Box::new(self.agent.clone());
         let here = |error| py_error(error, clock.episodes + 1);
         let mut training = Training::new(task, references, agent, &config.run, self.seed).map_err(here)?;
-        if let Some(play) = play {
-            training.play.restore(play).map_err(here)?;
-        }
         let Progress { recent, recent_lengths, .. } = progress;
-        training.progress = Progress { clock, recent, recent_lengths, ..training.progress };
+        let progress = Progress { clock, recent, recent_lengths, ..training.progress.clone() };
+        match play {
+            Some(play) => training.restore(progress, play).map_err(value_error)?,
+            None => training.progress = progress,
+        }
         let mut course = match (run, log) {
             (Some(run), Some(log)) => {
                 // From here on the directory is this model's.
@@ -607,9 +598,14 @@ impl Learner {
         })?;
         let mut looked = Instant::now();
         while !course.is_done() {
+            native::go_on()?;
             let before = course.training().progress.clock.steps;
-            let ended = course.tick()?;
-            self.take(course.training());
+            let ended = {
+                let _tick = self.table.is_some().then(|| self.tick.lock());
+                let ended = course.tick()?;
+                self.take(course.training());
+                ended
+            };
             let steps = course.training().progress.clock.steps - before;
             // Python is entered only where it must be: other threads may be using it. Signals are seen there.
             let watched = on_step.is_some() || (on_episode.is_some() && !ended.is_empty());

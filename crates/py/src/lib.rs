@@ -5,7 +5,9 @@
 //! | [`described`] | `algos`, `preset`: the algorithms for Python; Python's description of an environment |
 //! | [`learner`] | `Learner`: an agent in the hands of Python |
 //! | [`lanes`] | environments of Python as lanes of the one play loop |
+//! | [`native`] | long native work that Ctrl-C can end |
 //! | [`run`] | training with or without a run directory; opening one |
+//! | [`saved`] | `model.json`: what a model keeps beside its agent |
 //! | [`shared`] | an agent that is asked in one place while it learns in another |
 //! | [`observation`] | what an environment shows, as the agent wants it |
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
@@ -22,11 +24,13 @@ mod convert;
 mod described;
 mod lanes;
 mod learner;
+mod native;
 mod observation;
 mod planning;
 mod problem;
 mod record;
 mod run;
+mod saved;
 mod shared;
 mod sweep;
 
@@ -57,6 +61,10 @@ mod _bqrl {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // NumPy is found now: later, a signal could come in between, and there would be no way to report it.
+        numpy::PyArray1::<f64>::zeros(module.py(), 0, false);
+        let end = wrap_pyfunction!(crate::native::end, module)?;
+        module.py().import("atexit")?.call_method1("register", (end,))?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -3,10 +3,12 @@
 use bqrl_mdp::env::ObservationSpace;
 use bqrl_mdp::trajectory::Observation;
 use numpy::{Element, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
+
+use crate::convert::{shown, type_error, value_error};
 
 /// The observations of one environment.
 #[derive(Clone, Debug, Deserialize, FromPyObject, PartialEq, Serialize)]
@@ -43,18 +45,22 @@ impl Format {
                 None => self.read_dense(seen).map(Observation::Dense),
             };
         };
-        let index: i64 = seen.extract().map_err(|_| {
-            PyTypeError::new_err(format!("want an integer observation, got {}", describe(seen)))
-        })?;
-        let index = index.wrapping_sub(self.start);
-        if (0..n as i64).contains(&index) {
-            return Ok(Observation::Index(index as usize));
+        let py = seen.py();
+        let index = match seen.extract::<i64>() {
+            Ok(index) => index.checked_sub(self.start).and_then(|index| usize::try_from(index).ok()),
+            // An integer, but a huge one.
+            Err(error) if error.is_instance_of::<PyOverflowError>(py) => None,
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                return Err(type_error(format!("want an integer observation, got {}", shown(seen))));
+            }
+            // An exception of the observation's own.
+            Err(error) => return Err(error),
+        };
+        if let Some(index) = index.filter(|&index| index < n) {
+            return Ok(Observation::Index(index));
         }
-        let (low, high) = (self.start, self.start + n as i64 - 1);
-        Err(PyValueError::new_err(format!(
-            "want an observation from {low} to {high}, got {}",
-            describe(seen)
-        )))
+        let (low, high) = (self.start, i128::from(self.start) + n as i128 - 1);
+        Err(value_error(format!("want an observation from {low} to {high}, got {}", shown(seen))))
     }
 
     fn read_bytes(&self, seen: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
@@ -68,11 +74,10 @@ impl Format {
         match values.iter().position(|x| !byte(x)) {
             None => Ok(values.into_iter().map(|x| x as u8).collect()),
             Some(at) => {
-                let message = format!(
-                    "want whole numbers from 0 to 255, got {} at position {at} of the observation",
-                    values[at]
-                );
-                Err(PyValueError::new_err(message))
+                let got = values[at];
+                Err(value_error(format!(
+                    "want whole numbers from 0 to 255, got {got} at position {at} of the observation"
+                )))
             }
         }
     }
@@ -81,6 +86,9 @@ impl Format {
     fn array<'py>(&self, seen: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
         let py = seen.py();
         let seen = if let Ok(array) = seen.cast::<PyUntypedArray>() {
+            if !seen.is_exact_instance_of::<PyUntypedArray>() && is_masked(seen)? {
+                return Err(value_error("want an observation of numbers, some of it is masked"));
+            }
             array.clone()
         } else {
             // Lists, scalars, whatever NumPy can make an array of.
@@ -89,7 +97,7 @@ impl Format {
         };
         if seen.shape() != self.shape {
             let (want, got) = (&self.shape, seen.shape());
-            return Err(PyValueError::new_err(format!("want an observation of shape {want:?}, got {got:?}")));
+            return Err(value_error(format!("want an observation of shape {want:?}, got {got:?}")));
         }
         Ok(seen)
     }
@@ -108,38 +116,45 @@ impl Format {
         } else {
             let kind: String = seen.dtype().getattr(intern!(py, "kind"))?.extract()?;
             if !"biuf".contains(&kind) {
-                let message = format!("want an observation of numbers, got dtype {}", seen.dtype());
-                return Err(PyTypeError::new_err(message));
+                return Err(type_error(format!(
+                    "want an observation of numbers, got dtype {}",
+                    seen.dtype()
+                )));
             }
-            let single = seen.as_any().call_method1(intern!(py, "astype"), (intern!(py, "float32"),))?;
-            numbers::<f32, f32>(&single.cast_into::<PyUntypedArray>()?, |x| x).expect("just converted")
+            // Copied, so that it lies in memory as it should.
+            let numpy = py.import(intern!(py, "numpy"))?;
+            let single = numpy.call_method1(intern!(py, "array"), (&seen, intern!(py, "float32")))?;
+            numbers::<f32, f32>(&single.cast_into::<PyUntypedArray>()?, |x| x)
+                .ok_or_else(|| type_error(format!("want an observation of numbers, got {}", shown(&seen))))?
         };
         match values.iter().position(|x| !x.is_finite()) {
             None => Ok(values),
             Some(at) => {
-                let message =
-                    format!("want finite numbers, got {} at position {at} of the observation", values[at]);
-                Err(PyValueError::new_err(message))
+                let got = values[at];
+                Err(value_error(format!(
+                    "want finite numbers, got {got} at position {at} of the observation"
+                )))
             }
         }
     }
 }
 
-/// The elements in row-major order, when the array is of this type.
+/// Whether an array of a class of its own (such as `numpy.ma.MaskedArray`) has elements that do not count.
+fn is_masked(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = array.py();
+    py.import(intern!(py, "numpy.ma"))?.call_method1(intern!(py, "is_masked"), (array,))?.is_truthy()
+}
+
+/// The elements in row-major order, when the array is of this type and lies in memory as such an array does.
 fn numbers<T: Element + Copy, U>(
     array: &Bound<'_, PyUntypedArray>,
     convert: impl Fn(T) -> U,
 ) -> Option<Vec<U>> {
-    let array = array.cast::<PyArrayDyn<T>>().ok()?;
+    // A field of packed records need not begin where a number can.
+    let array = array.cast::<PyArrayDyn<T>>().ok().filter(|array| array.is_aligned())?;
     let array = array.try_readonly().ok()?;
     Some(match array.as_slice() {
         Ok(values) => values.iter().map(|&x| convert(x)).collect(),
         Err(_) => array.as_array().iter().map(|&x| convert(x)).collect(),
     })
-}
-
-/// A value as Python prints it, shortened.
-fn describe(value: &Bound<'_, PyAny>) -> String {
-    let text = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
-    if text.chars().count() > 80 { text.chars().take(77).collect::<String>() + "…" } else { text }
 }

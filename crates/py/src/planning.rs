@@ -7,11 +7,13 @@ use bqrl_lab::plan::{DEFAULT_GRID, Request, solve};
 use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_mdp::model;
 use bqrl_mdp::plan::PlannedPolicy as Planned;
+use bqrl_mdp::returns::TooManyReturns;
 use bqrl_mdp::trajectory::AugmentedInput;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 use crate::convert::{json_to_py, value_error};
+use crate::native;
 use crate::problem::Problem;
 
 /// (values, probabilities) of a law.
@@ -39,22 +41,23 @@ pub fn plan<'py>(
     };
     let levels: Result<Vec<_>, bqrl_math::buffer::BufferError> = levels.into_iter().map(level).collect();
     let request = Request { levels: levels.map_err(value_error)?, grid, refine, passes };
-    let (report, solved, note) = py
-        .detach(|| {
-            let note = RefCell::new(None);
-            let tell = |error: &bqrl_mdp::returns::TooManyReturns| {
-                *note.borrow_mut() = Some(format!("{error}; returns were rounded to {DEFAULT_GRID} values"));
-            };
-            let answer = solve(&problem.inner, &request, &|_, _, _| {}, &tell)?;
-            let report = answer.report(&problem.inner);
-            let found = answer.solved.iter().map(|s| (s.policy().clone(), s.evaluation().law.clone()));
-            Ok((report, found.collect::<Vec<_>>(), note.into_inner()))
-        })
-        .map_err(|error: bqrl_mdp::returns::TooManyReturns| {
-            value_error(format!(
-                "{error}; grid={DEFAULT_GRID} rounds returns to that many values and gives bounds"
-            ))
-        })?;
+    let work = |stop: &native::Stop| {
+        let note = RefCell::new(None);
+        let tell = |error: &TooManyReturns| {
+            *note.borrow_mut() = Some(format!("{error}; returns were rounded to {DEFAULT_GRID} values"));
+        };
+        let progress = |_, _, _| stop.ask();
+        let answer = solve(&problem.inner, &request, &progress, &tell)?;
+        let report = answer.report(&problem.inner);
+        let found = answer.solved.iter().map(|s| (s.policy().clone(), s.evaluation().law.clone()));
+        Ok((report, found.collect::<Vec<_>>(), note.into_inner()))
+    };
+    let found = native::detached(py, || native::run(work))?;
+    let (report, solved, note) = found.map_err(|error: TooManyReturns| {
+        value_error(format!(
+            "{error}; grid={DEFAULT_GRID} rounds returns to that many values and gives bounds"
+        ))
+    })?;
     let json = serde_json::to_value(&report).expect("plain numbers and text serialise");
     let mut policies = Vec::with_capacity(solved.len());
     let mut laws = Vec::with_capacity(solved.len());

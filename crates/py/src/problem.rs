@@ -16,6 +16,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::convert::value_error;
+use crate::native;
+
+/// Sizes of a table that fit in memory, whatever else is in it.
+const MOST_STATES: usize = 10_000_000;
+const MOST_ACTIONS: usize = 65_536;
+const MOST_PAIRS: usize = 50_000_000;
 
 /// (name, one line, parameters as (name, default, allowed, meaning)).
 type Listed = (&'static str, &'static str, Vec<(&'static str, &'static str, String, &'static str)>);
@@ -54,7 +60,7 @@ impl Problem {
         discount: Option<f64>,
     ) -> PyResult<Self> {
         let config = ProblemConfig { name, horizon, start, discount, parameters, ..ProblemConfig::default() };
-        let problem = py.detach(|| config.load()).map_err(value_error)?;
+        let problem = native::detached(py, || config.load().map_err(value_error))?;
         Ok(Self { inner: Arc::new(problem), config: Some(config) })
     }
 
@@ -75,7 +81,8 @@ impl Problem {
         discount: f64,
     ) -> PyResult<Self> {
         let rows = rows.read()?;
-        let problem = py.detach(|| tabulate(name, n_states, n_actions, rows, &start, horizon, discount))?;
+        let tabulate = || tabulate(name, n_states, n_actions, rows, &start, horizon, discount);
+        let problem = native::detached(py, tabulate)?;
         Ok(Self { inner: Arc::new(problem), config: None })
     }
 
@@ -172,6 +179,9 @@ impl Problem {
         if state >= self.n_states() {
             return Err(value_error(format!("state must be below {}, got {state}", self.n_states())));
         }
+        if stage >= self.horizon() {
+            return Err(value_error(format!("stage must be below {}, got {stage}", self.horizon())));
+        }
         Ok(self.inner.model.actions(stage, state).collect())
     }
 }
@@ -221,6 +231,12 @@ fn tabulate(
     horizon: usize,
     discount: f64,
 ) -> PyResult<model::Problem> {
+    if n_states > MOST_STATES || n_actions > MOST_ACTIONS || n_states * n_actions > MOST_PAIRS {
+        return Err(value_error(format!(
+            "a table may have at most {MOST_STATES} states, {MOST_ACTIONS} actions and {MOST_PAIRS} pairs of them, \
+             got {n_states} states and {n_actions} actions"
+        )));
+    }
     if let Some((.., outcome, _)) = rows.iter().find(|(.., outcome, _)| outcome.next >= n_states) {
         let next = outcome.next;
         return Err(value_error(format!("next state {next} is out of range, there are {n_states} states")));

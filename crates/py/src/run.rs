@@ -14,18 +14,22 @@ use bqrl_lab::outcome;
 use bqrl_lab::run::{Hooks, RunError, SeedRun, standing};
 use bqrl_lab::train::{Ended, Training};
 use bqrl_math::schedule::{Clock, Span};
-use bqrl_runs::atomic;
 use bqrl_runs::checkpoint::{CheckpointStore, Loaded};
 use bqrl_runs::run_dir::{Lock, RunDir, SeedDir};
+use bqrl_runs::{atomic, regular};
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
 use pyo3::prelude::*;
 
-use crate::convert::value_error;
+use crate::convert::{os_error, value_error};
 use crate::lanes::py_error;
-use crate::learner::{Saved, failed};
+use crate::learner::failed;
+use crate::saved::Saved;
 
 /// Episodes of an evaluation: fewer than on the command line, because Python's environments are slower.
 const EVALUATION_EPISODES: usize = 100;
+
+/// Bytes of a `model.json`; the bounds of large observations are in it.
+const MOST_MODEL: u64 = 256 << 20;
 
 /// Where and how a run is recorded.
 #[derive(FromPyObject)]
@@ -73,7 +77,7 @@ impl Run {
         read_config(&config.to_toml()).map_err(value_error)?;
         let seed = config.run.seeds[0];
         let Some((dir, before)) = own else {
-            let (dir, lock) = RunDir::create(&log.path, false)?;
+            let (dir, lock) = RunDir::create(&log.path, false).map_err(os_error)?;
             let store = CheckpointStore::open(dir.seed(seed).checkpoints());
             return Ok(Self { dir, lock, store, latest: None });
         };
@@ -84,9 +88,9 @@ impl Run {
                 "{named} counts {unit}: learn on in {unit}, or in a new log_dir"
             )));
         }
-        let lock = dir.lock()?;
+        let lock = dir.lock().map_err(os_error)?;
         let store = CheckpointStore::open(dir.seed(seed).checkpoints());
-        let latest = store.latest()?;
+        let latest = store.latest().map_err(os_error)?;
         if let Some(checkpoint) = &latest {
             let there = standing(checkpoint).map_err(value_error)?.0.clock.steps;
             let here = clock.steps;
@@ -166,16 +170,16 @@ impl Course {
             )));
         }
         // The run is not finished any more.
-        atomic::remove(&dir.summary())?;
+        atomic::remove(&dir.summary()).map_err(os_error)?;
         config.problem.keep_file(&dir).map_err(value_error)?;
-        atomic::write(&dir.config(), config.to_toml().as_bytes())?;
+        atomic::write(&dir.config(), config.to_toml().as_bytes()).map_err(os_error)?;
         let place = dir.seed(training.seed());
-        place.create()?;
+        place.create().map_err(os_error)?;
         if config.problem.python {
             let json = serde_json::to_vec_pretty(model).expect("plain values serialise");
-            atomic::write(&model_file(&place), &json)?;
+            atomic::write(&model_file(&place), &json).map_err(os_error)?;
         }
-        outcome::describe(&dir, training.task(), training.references())?;
+        outcome::describe(&dir, training.task(), training.references()).map_err(os_error)?;
         if let Some(checkpoint) = &latest {
             training.progress = standing(checkpoint).map_err(value_error)?.0;
         }
@@ -229,7 +233,7 @@ impl Course {
             return Ok(());
         }
         if error.is_some() || !run.is_done() {
-            return Ok(with_hooks(|hooks| run.pause(hooks))?);
+            return with_hooks(|hooks| run.pause(hooks)).map_err(os_error);
         }
         let (task, references) = run.training.parts();
         let finished = with_hooks(|hooks| run.finish(hooks)).map_err(run_error)?;
@@ -245,7 +249,7 @@ fn run_error(error: RunError) -> PyErr {
         RunError::NotFinite { episode, update, error, .. } => {
             PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
         }
-        RunError::Io(error) => error.into(),
+        RunError::Io(error) => os_error(error),
         RunError::Agent(error) => value_error(error),
         RunError::Restore { .. } | RunError::Changed { .. } => value_error(error),
         RunError::Interrupted { .. } => PyRuntimeError::new_err(error.to_string()),
@@ -286,7 +290,7 @@ pub fn open(path: &Path, seed: Option<u64>) -> Result<Stored, String> {
     let place = dir.seed(seed);
     let checkpoint = CheckpointStore::open(place.checkpoints()).latest().map_err(|error| text(&error))?;
     let checkpoint = checkpoint.ok_or_else(|| format!("seed {seed}: no checkpoint has been written yet"))?;
-    let model = match std::fs::read(model_file(&place)) {
+    let model = match regular::read(&model_file(&place), MOST_MODEL) {
         Ok(bytes) => Some(bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.to_string()),

@@ -3,6 +3,9 @@
 //! The lock is held for one call at a time and never while Python runs. So a callback may save the model in the middle of
 //! `learn`, an environment may ask the model that plays in it, and two threads may use one model. Whoever waits is next:
 //! learning takes the lock again at once, and would otherwise leave nobody a turn.
+//!
+//! A save wants more than the agent: it must fit the progress and the lanes. On a table, where no Python runs in between, a
+//! whole tick is one turn ([`Turns`]), so that a save of another thread sees the state between two ticks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,24 +18,33 @@ use bqrl_mdp::trajectory::Observation;
 
 /// A handle of an agent.
 #[derive(Clone)]
-pub struct Shared(Arc<Turns>);
+pub struct Shared(Arc<Turns<Box<dyn Agent>>>);
 
-struct Turns {
-    /// Held by whoever has the agent next.
+/// A lock that nobody takes twice while another waits.
+#[derive(Default)]
+pub struct Turns<T> {
+    /// Held by whoever has it next.
     next: Mutex<()>,
-    agent: Mutex<Box<dyn Agent>>,
+    inside: Mutex<T>,
+}
+
+impl<T> Turns<T> {
+    /// The contents. A panic in another thread leaves them as they were then; there is nothing better to give.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let _next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Shared {
     /// Takes an agent over.
     pub fn new(agent: Box<dyn Agent>) -> Self {
-        Self(Arc::new(Turns { next: Mutex::default(), agent: Mutex::new(agent) }))
+        Self(Arc::new(Turns { next: Mutex::default(), inside: Mutex::new(agent) }))
     }
 
-    /// The agent. A panic in another thread leaves it as it was then; there is nothing better to give.
+    /// The agent.
     pub fn lock(&self) -> MutexGuard<'_, Box<dyn Agent>> {
-        let _next = self.0.next.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.agent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -79,6 +91,10 @@ impl Agent for Shared {
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         self.lock().restore(file)
+    }
+
+    fn check_memo(&self, memo: &Memo) -> Result<(), RestoreError> {
+        self.lock().check_memo(memo)
     }
 
     fn weights(&self) -> Vec<u8> {

@@ -11,6 +11,9 @@ use bqrl_lab::sweep::{self, State, SweepError, Trial};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::convert::{one_line, value_error};
+use crate::native;
+
 /// How often Python is asked whether the user wants to stop.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -21,11 +24,7 @@ pub struct Sweep {
 }
 
 fn python(error: SweepError) -> PyErr {
-    if error.is_usage() {
-        PyValueError::new_err(error.to_string())
-    } else {
-        PyRuntimeError::new_err(error.to_string())
-    }
+    if error.is_usage() { value_error(error) } else { PyRuntimeError::new_err(one_line(&error.to_string())) }
 }
 
 #[pymethods]
@@ -41,7 +40,7 @@ impl Sweep {
 
     /// The names of all runs, after a look at whether each can be made.
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let trials = py.detach(|| self.inner.trials()).map_err(python)?;
+        let trials = native::detached(py, || native::run(|_| self.inner.trials()))?.map_err(python)?;
         Ok(trials.into_iter().map(|trial| trial.name).collect())
     }
 
@@ -53,13 +52,13 @@ impl Sweep {
     /// Makes run k, or resumes it. Ctrl-C stops it after a checkpoint.
     fn run(&self, py: Python<'_>, k: usize, out: PathBuf) -> PyResult<()> {
         let trial = self.trial(k)?;
-        py.detach(|| self.attend(&trial, &out))
+        native::detached(py, || self.attend(&trial, &out))
     }
 
     /// Writes sweep.csv of what is finished; returns its path and the names of the other runs.
     fn collect(&self, py: Python<'_>, out: PathBuf) -> PyResult<(PathBuf, Vec<String>)> {
         let collect = || self.inner.collect(&self.inner.trials()?, &out);
-        let (_, missing) = py.detach(collect).map_err(python)?;
+        let (_, missing) = native::detached(py, || native::run(|_| collect()))?.map_err(python)?;
         Ok((out.join(sweep::TABLE), missing))
     }
 }
@@ -75,6 +74,7 @@ impl Sweep {
     /// Signals are delivered to the thread that Python runs on, so that one waits and another works.
     #[allow(clippy::redundant_closure_for_method_calls)] // `Python::check_signals` has one lifetime, `attach` wants any.
     fn attend(&self, trial: &Trial, out: &std::path::Path) -> PyResult<()> {
+        let pool = native::pool()?;
         let stop = AtomicBool::new(false);
         let (done, finished) = channel();
         std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ impl Sweep {
                 // Dropped with this thread, however it ends: a panic is seen as a disconnection.
                 let done = done;
                 // Nobody listens only when the other thread is unwinding.
-                let _ = done.send(self.inner.run(trial, out, false, &hooks).map(drop));
+                let _ = done.send(pool.install(|| self.inner.run(trial, out, false, &hooks).map(drop)));
             });
             let mut signal = None;
             loop {

@@ -40,22 +40,6 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
     written.map_err(naming("writing", path))
 }
 
-/// Reads a file of ours. A link, a pipe or a device in its place is refused: reading a pipe would wait forever.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    check_regular(path)?;
-    fs::read(path).map_err(naming("reading", path))
-}
-
-/// Refuses anything but a regular file.
-pub fn check_regular(path: &Path) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(path).map_err(naming("reading", path))?;
-    if metadata.is_file() {
-        return Ok(());
-    }
-    let message = "it is not a regular file";
-    Err(naming("reading", path)(io::Error::new(io::ErrorKind::InvalidInput, message)))
-}
-
 /// A temporary path in `directory`. [`sweep`] removes everything with such a name.
 pub(crate) fn temporary(directory: &Path, stem: &str) -> PathBuf {
     directory.join(format!("{PREFIX}{stem}{SUFFIX}"))

@@ -29,10 +29,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use self::manifest::{Envelope, MANIFEST, Manifest, Part, is_plain, read_manifest, read_part};
+use self::manifest::{Envelope, MANIFEST, MOST, Manifest, Part, is_plain, read_manifest, read_part};
 use self::sealed::SealedFiles;
 use crate::atomic::{self, sync_directory};
-use crate::naming;
+use crate::{naming, regular};
 
 /// The checkpoints in one directory, written by one process at a time.
 #[derive(Debug)]
@@ -303,14 +303,20 @@ fn number_of(name: &str) -> Option<u64> {
     name.parse().ok().filter(|&number| directory_name(number) == name)
 }
 
-/// Whether a directory holds a checkpoint, perhaps a damaged one: regular files only, the manifest or a part among them,
-/// and every one of them named by its own manifest or like a part of the checkpoint that is being saved.
+/// Whether a directory holds a checkpoint, perhaps a damaged one: regular files only, a manifest of ours or else all parts
+/// among them, and every one of them named by that manifest or like a part of the checkpoint that is being saved.
 fn is_checkpoint(directory: &Path, parts: &[(&str, Contents)]) -> bool {
     if !fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_dir()) {
         return false;
     }
-    let manifest = fs::read(directory.join(MANIFEST)).ok();
+    let manifest = regular::read(&directory.join(MANIFEST), MOST).ok();
     let envelope = manifest.and_then(|text| serde_json::from_slice::<Envelope>(&text).ok());
+    let is_there = |name: &str| directory.join(name).exists();
+    let mut plain = parts.iter().filter(|(_, contents)| matches!(contents, Contents::Plain(_)));
+    if envelope.is_none() && !plain.all(|(name, _)| is_there(name)) {
+        // A user's `202401/model.json`, or a manifest of something else.
+        return false;
+    }
     let own = envelope.map_or(Vec::new(), |envelope| envelope.manifest.parts);
     let is_ours = |entry: io::Result<fs::DirEntry>| {
         let Ok(entry) = entry else { return false };

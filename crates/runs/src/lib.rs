@@ -24,6 +24,7 @@ pub mod log;
 pub mod model_dir;
 pub mod monitor;
 pub mod reader;
+pub mod regular;
 pub mod run_dir;
 pub mod schema;
 pub mod shared_dir;

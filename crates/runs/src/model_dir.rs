@@ -8,20 +8,33 @@
 //! ```
 //!
 //! A model can be saved to a directory that is missing, empty, or marked as a model. Any other directory is refused before
-//! anything is written. Inside a model, only checkpoints and `weights.safetensors` are replaced or removed.
+//! anything is written. Inside a model, only checkpoints and `weights.safetensors` are replaced or removed. Two that save to
+//! one directory at the same time take turns.
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::{
+    fs::{File, TryLockError},
+    time::{Duration, Instant},
+};
 
 use crate::checkpoint::{CheckpointStore, Loaded};
-use crate::{atomic, naming};
+use crate::{atomic, naming, regular};
 
 /// The layout described above; a later layout gets the next number.
 const FORMAT: u32 = 1;
 const MARK: &str = "bqrl model, format ";
 const MARK_FILE: &str = ".bqrl-model";
 const WEIGHTS: &str = "weights.safetensors";
+/// Bytes of a mark.
+const MOST: u64 = 4096;
+/// How long a save waits for another one to end, and how often it looks.
+#[cfg(unix)]
+const PATIENCE: Duration = Duration::from_secs(10);
+#[cfg(unix)]
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory that holds, or will hold, a model.
 #[derive(Debug)]
@@ -38,8 +51,11 @@ impl ModelDir {
     /// Saves a model under a number that grows during training; the previous save is kept.
     ///
     /// [`io::ErrorKind::DirectoryNotEmpty`] when the directory holds something else,
-    /// [`io::ErrorKind::NotADirectory`] when it is not a directory.
+    /// [`io::ErrorKind::NotADirectory`] when it is not a directory, [`io::ErrorKind::ResourceBusy`] when somebody else has been
+    /// saving there for ten seconds.
     pub fn save(&self, number: u64, parts: &[(&str, &[u8])], weights: &[u8]) -> io::Result<()> {
+        self.create()?;
+        let _turn = Turn::take(&self.path)?;
         self.claim()?;
         CheckpointStore::open(&self.path).save(number, parts)?;
         atomic::write(&self.path.join(WEIGHTS), weights)
@@ -50,21 +66,28 @@ impl ModelDir {
         CheckpointStore::open(&self.path).latest()
     }
 
-    /// Marks the directory as a model, or refuses it.
-    fn claim(&self) -> io::Result<()> {
+    /// Makes the directory unless it is there.
+    fn create(&self) -> io::Result<()> {
         let path = &self.path;
-        let refused = |kind, why: &str| Err(io::Error::new(kind, format!("{} {why}", path.display())));
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(path).map_err(naming("creating", path))?;
             }
             Err(error) => return Err(naming("opening", path)(error)),
             Ok(metadata) if !metadata.is_dir() => {
-                return refused(io::ErrorKind::NotADirectory, "is not a directory: a model is saved as one");
+                let message = format!("{} is not a directory: a model is saved as one", path.display());
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, message));
             }
             Ok(_) => {}
         }
-        match fs::read_to_string(path.join(MARK_FILE)) {
+        Ok(())
+    }
+
+    /// Marks the directory as a model, or refuses it.
+    fn claim(&self) -> io::Result<()> {
+        let path = &self.path;
+        let refused = |kind, why: &str| Err(io::Error::new(kind, format!("{} {why}", path.display())));
+        match regular::read_to_string(&path.join(MARK_FILE), MOST) {
             Ok(mark) if mark.starts_with(MARK) => self.check_weights(),
             Ok(_) => refused(io::ErrorKind::DirectoryNotEmpty, "has a damaged .bqrl-model"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -75,7 +98,7 @@ impl ModelDir {
                 self.check_weights()?;
                 atomic::write(&path.join(MARK_FILE), format!("{MARK}{FORMAT}\n").as_bytes())
             }
-            Err(error) => Err(naming("reading", &path.join(MARK_FILE))(error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -111,10 +134,39 @@ impl ModelDir {
     }
 }
 
+/// The right to save to a directory, until it is dropped. The system gives it back when the process ends.
+///
+/// The directory itself is locked, so that nothing is left in it. Where directories cannot be locked (Windows, some network
+/// file systems), two that save at the same time are not kept apart; a reader still sees a whole save, because every byte of
+/// it is checked.
+struct Turn {
+    #[cfg(unix)]
+    _directory: File,
+}
+
+impl Turn {
+    #[cfg(unix)]
+    fn take(path: &Path) -> io::Result<Self> {
+        let directory = File::open(path).map_err(naming("opening", path))?;
+        let began = Instant::now();
+        while let Err(TryLockError::WouldBlock) = directory.try_lock() {
+            if began.elapsed() > PATIENCE {
+                let message = format!("{}: another process is saving a model there", path.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(Self { _directory: directory })
+    }
+
+    #[cfg(not(unix))]
+    fn take(_: &Path) -> io::Result<Self> {
+        Ok(Self {})
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::names;
 
@@ -163,6 +215,38 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
         assert_eq!(ModelDir::at(directory.path()).load().unwrap().unwrap().number, 5);
+    }
+
+    #[test]
+    fn a_users_file_with_the_name_of_a_part_survives_in_a_numbered_folder() {
+        let directory = tempfile::tempdir().unwrap();
+        let parts: &[(&str, &[u8])] = &[("model.json", b"{}"), ("critics.safetensors", b"")];
+        ModelDir::at(directory.path()).save(1, parts, b"").unwrap();
+        let files = ["202401/model.json", "202402/manifest.json"].map(|name| directory.path().join(name));
+        for file in &files {
+            fs::create_dir(file.parent().unwrap()).unwrap();
+            fs::write(file, "mine").unwrap();
+        }
+        for number in 2..6 {
+            ModelDir::at(directory.path()).save(number, parts, b"").unwrap();
+        }
+        let error = ModelDir::at(directory.path()).save(202_401, parts, b"").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(files.iter().all(|file| fs::read_to_string(file).unwrap() == "mine"));
+    }
+
+    #[test]
+    fn many_that_save_at_the_same_time_take_turns() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let path = &path;
+                scope.spawn(move || (0..10).for_each(|k| save(path, 100 * writer + k).unwrap()));
+            }
+        });
+        assert!(ModelDir::at(&path).load().unwrap().is_some_and(|loaded| loaded.warnings.is_empty()));
+        assert_eq!(names(&path).len(), 4, "the mark, two saves, the weights: {:?}", names(&path));
     }
 
     #[test]

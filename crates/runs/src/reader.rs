@@ -263,9 +263,9 @@ impl SeedRecord {
     ///
     /// A log without a column `step` is that of a single lane, whose steps are the lengths of its episodes.
     pub fn episode_steps(&self) -> Vec<u64> {
-        let mut sum = 0;
+        let mut sum = 0_u64;
         let step = |row: &EpisodeRow| {
-            sum += row.length as u64;
+            sum = sum.saturating_add(row.length as u64);
             row.step.unwrap_or(sum)
         };
         self.episodes.iter().map(step).collect()

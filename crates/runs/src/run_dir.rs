@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{atomic, naming};
+use crate::{atomic, naming, regular};
 
 /// The columns of `episodes.csv`.
 pub const EPISODES_HEADER: &str = "episode,episode_return,length";
@@ -27,6 +27,7 @@ pub const EVALUATIONS_HEADER: &str =
 /// their checkpoints cannot be resumed.
 const FORMAT: u32 = 3;
 const MARK: &str = "bqrl run, format ";
+const LONGEST_MARK: u64 = 1 << 10;
 /// How long a writer tries to get the lock, and how often.
 const PATIENCE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -106,13 +107,12 @@ impl RunDir {
         if !fs::metadata(path).map_err(naming("opening", path))?.is_dir() {
             return refused(io::ErrorKind::NotADirectory, "is not a run: it is not a directory");
         }
-        let mark = match atomic::read(&run.mark()) {
+        let mark = match regular::read_to_string(&run.mark(), LONGEST_MARK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return refused(io::ErrorKind::InvalidInput, "is not a run: it has no .bqrl-run");
             }
             mark => mark?,
         };
-        let mark = String::from_utf8_lossy(&mark);
         let Some(format) = mark.strip_prefix(MARK).map(str::trim_end) else {
             return refused(io::ErrorKind::InvalidData, "is not a run: its .bqrl-run is damaged");
         };

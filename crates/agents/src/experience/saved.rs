@@ -62,6 +62,46 @@ pub fn to_json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain numbers serialise")
 }
 
+/// The largest count that a run can have reached: at a thousand million a second it takes a hundred days.
+const MOST: u64 = 1 << 53;
+
+/// Refuses a count that no run can have reached: adding to it might overflow.
+pub fn count(name: &str, value: u64) -> Result<u64, RestoreError> {
+    if value <= MOST { Ok(value) } else { Err(RestoreError(format!("{name} is {value}, want at most 2^53"))) }
+}
+
+/// Refuses counts like [`count`], and a sum of them that is too large.
+pub fn counts(name: &str, values: &[u64]) -> Result<u64, RestoreError> {
+    let add = |sum: u64, &value: &u64| count(name, value).and_then(|_| count(name, sum + value));
+    values.iter().try_fold(0, add)
+}
+
+/// Refuses numbers that are not finite.
+pub fn finite(name: &str, values: &[f64]) -> Result<(), RestoreError> {
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(k) => Err(RestoreError(format!("{name} holds {:?} at {k}, want finite numbers", values[k]))),
+    }
+}
+
+/// Refuses probabilities of actions that were taken outside (0, 1]: learning divides by them.
+pub fn taken(name: &str, probabilities: &[f64]) -> Result<(), RestoreError> {
+    match probabilities.iter().position(|p| !(0.0 < *p && *p <= 1.0)) {
+        None => Ok(()),
+        Some(k) => {
+            Err(RestoreError(format!("{name} holds {:?} at {k}, want numbers in (0, 1]", probabilities[k])))
+        }
+    }
+}
+
+/// Whole numbers that must lie below a limit, because they are indices.
+pub fn below(name: &str, values: Vec<u64>, limit: usize) -> Result<Vec<usize>, RestoreError> {
+    match values.iter().find(|&&value| value >= limit as u64) {
+        Some(value) => Err(RestoreError(format!("{name} holds {value}, want values below {limit}"))),
+        None => Ok(values.into_iter().map(|value| value as usize).collect()),
+    }
+}
+
 /// Networks of the same sizes as `like`, computing with the same kernels.
 pub fn networks(name: &str, like: &Ensemble, parts: Parts) -> Result<Ensemble, RestoreError> {
     let networks = Ensemble::from_bytes(&part(name, parts)?).map_err(|error| wrong(name, &error))?;

@@ -69,6 +69,7 @@ pub struct ActorCritic {
     pub order: Rng,
     /// Updates made.
     pub updates: u64,
+    horizon: usize,
     n_states: usize,
     n_actions: usize,
     /// Draws actions.
@@ -117,6 +118,7 @@ impl ActorCritic {
             rollout: Rollout::default(),
             order: stream(seed, Purpose::Replay),
             updates: 0,
+            horizon: spec.horizon,
             n_states,
             n_actions: spec.n_actions,
             actions: stream(seed, Purpose::Agent),
@@ -147,7 +149,7 @@ impl ActorCritic {
     /// Refuses tables that are no longer finite.
     pub fn check(&self) -> Result<(), LearnError> {
         let diverged = |table| Err(LearnError::TableDiverged { table, step: self.updates });
-        if !self.logits.values().iter().all(|logit| logit.is_finite()) {
+        if self.logits.unbounded().is_some() {
             diverged("logits")
         } else if !self.values.is_finite() {
             diverged("values")
@@ -179,14 +181,21 @@ impl ActorCritic {
         if logits.len() != want {
             return Err(saved::wrong("tables.safetensors", &format!("{} logits, want {want}", logits.len())));
         }
+        let mut table = self.logits.clone();
+        table.values_mut().copy_from_slice(&logits);
+        if let Some(logit) = table.unbounded() {
+            let message = format!("logits holds {logit:?}, want numbers from -1e300 to 1e300");
+            return Err(saved::wrong("tables.safetensors", &message));
+        }
         let mut values = self.values.clone();
         values.restore(&tables).map_err(|error| saved::wrong("tables.safetensors", &error))?;
         let bytes = saved::part("rollout.safetensors", file)?;
         let rollout = Arrays::read(&bytes)
-            .and_then(|arrays| Rollout::from_arrays(&arrays, self.n_states, self.n_actions))
+            .and_then(|arrays| Rollout::from_arrays(&arrays, self.horizon, self.n_states, self.n_actions))
             .map_err(|error| saved::wrong("rollout.safetensors", &error))?;
         let state: State = saved::json("agent.json", file)?;
-        self.logits.values_mut().copy_from_slice(&logits);
+        saved::count("agent.json: updates", state.updates)?;
+        self.logits = table;
         self.values = values;
         self.rollout = rollout;
         self.updates = state.updates;

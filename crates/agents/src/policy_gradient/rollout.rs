@@ -13,6 +13,7 @@
 use super::value_table::ValueTable;
 use crate::experience::arrays::{Array, Arrays, RestoreError};
 use crate::experience::open::OpenEpisodes;
+use crate::experience::saved;
 use crate::{Transition, state};
 
 /// A decision, and what came of it.
@@ -141,17 +142,12 @@ impl Rollout {
 
     pub(crate) fn from_arrays(
         arrays: &Arrays,
+        horizon: usize,
         n_states: usize,
         n_actions: usize,
     ) -> Result<Self, RestoreError> {
-        let column = |name, below: usize| -> Result<Vec<usize>, RestoreError> {
-            let values = arrays.u64(name)?;
-            match values.iter().find(|&&value| value >= below as u64) {
-                Some(value) => Err(RestoreError(format!("{name} holds {value}, want values below {below}"))),
-                None => Ok(values.into_iter().map(|value| value as usize).collect()),
-            }
-        };
-        let stages = column("stages", usize::MAX)?;
+        let column = |name, limit| saved::below(name, arrays.u64(name)?, limit);
+        let stages = column("stages", horizon)?;
         let n = stages.len();
         let states = column("states", n_states)?;
         let actions = column("actions", n_actions)?;
@@ -164,6 +160,8 @@ impl Rollout {
         {
             return Err(RestoreError("the rollout's columns have different lengths".into()));
         }
+        saved::finite("rewards", &rewards)?;
+        saved::taken("probabilities", &probabilities)?;
         let mut decisions: Vec<Decision> = (0..n)
             .map(|t| Decision {
                 stage: stages[t],

@@ -25,6 +25,9 @@ pub(crate) fn check_widths(widths: &[usize]) -> Result<(), AgentError> {
     require("stage_widths", holds, &want, &format!("{widths:?}"))
 }
 
+/// The largest number whose sums over all widths are finite.
+const LARGEST: f64 = 1e300;
+
 /// A row of numbers per (h, s).
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageTable {
@@ -58,6 +61,11 @@ impl StageTable {
     /// θ, one table after the other.
     pub fn values(&self) -> &[f64] {
         &self.values
+    }
+
+    /// A θ that is so large that sums may not be finite, if there is one: from such logits no action could be drawn.
+    pub fn unbounded(&self) -> Option<f64> {
+        self.values.iter().copied().find(|value| value.is_nan() || value.abs() > LARGEST)
     }
 
     /// θ, to be changed.

@@ -14,6 +14,7 @@
 
 use super::stage_table::StageTable;
 use crate::experience::arrays::{Array, Arrays, RestoreError};
+use crate::experience::saved;
 
 /// V.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +79,12 @@ impl ValueTable {
         let n = self.residuals.values().len();
         let (values, counts, everywhere) =
             (read("values", n)?, read("value_counts", n)?, read("value_everywhere", 2)?);
+        saved::finite("values", &values)?;
+        saved::finite("value_everywhere", &everywhere)?;
+        let mut all = counts.iter().chain(&everywhere[1..]);
+        if let Some(count) = all.find(|count| !(count.is_finite() && **count >= 0.0)) {
+            return Err(RestoreError(format!("value_counts holds {count:?}, want numbers of at least 0")));
+        }
         self.residuals.values_mut().copy_from_slice(&values);
         self.counts.values_mut().copy_from_slice(&counts);
         self.everywhere = (everywhere[0], everywhere[1]);

@@ -393,28 +393,48 @@ impl Agent for Qppo {
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let bytes = saved::part("table.safetensors", file)?;
-        let table = Arrays::read(&bytes)?;
-        let (logits, values) = (table.f64("logits")?, table.f64("values")?);
+        let in_table = |error| saved::wrong("table.safetensors", &error);
+        let table = Arrays::read(&bytes).map_err(in_table)?;
+        let numbers = |name: &str| {
+            let values = table.f64(name)?;
+            saved::finite(name, &values).map(|()| values)
+        };
+        let (logits, values) = (numbers("logits").map_err(in_table)?, numbers("values").map_err(in_table)?);
         let (sizes, want) = ((logits.len(), values.len()), (self.logits.len(), self.values.len()));
         if sizes != want {
             return Err(RestoreError(format!("table.safetensors: sizes {sizes:?}, want {want:?}")));
         }
         let bytes = saved::part("batch.safetensors", file)?;
-        let arrays = Arrays::read(&bytes)?;
-        let whole = |name: &str, limit: usize| {
-            let values = arrays.u64(name)?;
-            match values.iter().find(|&&value| value >= limit as u64) {
-                Some(value) => Err(RestoreError(format!("{name}: {value} is not below {limit}"))),
-                None => Ok(values.into_iter().map(|value| value as usize).collect::<Vec<_>>()),
-            }
-        };
-        let (rows, actions) = (whole("rows", want.1)?, whole("actions", self.n_actions)?);
+        let in_batch = |error| saved::wrong("batch.safetensors", &error);
+        let (batch, open) = self.read_batch(&Arrays::read(&bytes).map_err(in_batch)?).map_err(in_batch)?;
+        let State { q, updates, rng } = saved::json("agent.json", file)?;
+        saved::count("agent.json: updates", updates)?;
+        self.rng = saved::at(rng);
+        (self.tracked, self.open, self.batch) = (batch.ends.len(), open, batch);
+        (self.logits, self.values, self.q, self.updates) = (logits, values, q, updates);
+        Ok(())
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        to_bytes(&[Array::f64("logits", &self.logits), Array::f64("values", &self.values)])
+    }
+}
+
+impl Qppo {
+    /// Whole and open episodes of a checkpoint, refused where the table has no row for them.
+    fn read_batch(&self, arrays: &Arrays) -> Result<(Batch, OpenEpisodes<Decision>), RestoreError> {
+        let whole = |name: &str, limit: usize| saved::below(name, arrays.u64(name)?, limit);
+        let (rows, actions) = (whole("rows", self.values.len())?, whole("actions", self.n_actions)?);
         let (ends, returns) = (whole("ends", rows.len() + 1)?, arrays.f64("returns")?);
         let probabilities = arrays.f64("probabilities")?;
-        let misfit = || RestoreError("batch.safetensors: the columns do not fit together".into());
+        saved::taken("probabilities", &probabilities)?;
+        saved::finite("returns", &returns)?;
+        let misfit = || RestoreError("the columns do not fit together".into());
         let fits = [actions.len(), probabilities.len()] == [rows.len(); 2]
             && returns.len() == ends.len()
-            && ends.is_sorted()
+            // An episode has a decision.
+            && ends.first() != Some(&0)
+            && ends.is_sorted_by(|a, b| a < b)
             && ends.len() < self.config.batch_episodes;
         if !fits {
             return Err(misfit());
@@ -424,16 +444,7 @@ impl Agent for Qppo {
             columns.map(|((row, action), probability)| Decision { row, action, probability }).collect();
         let open = decisions.split_off(ends.last().copied().unwrap_or(0));
         let open = OpenEpisodes::from_columns(open, &arrays.u64("open")?).ok_or_else(misfit)?;
-        let State { q, updates, rng } = saved::json("agent.json", file)?;
-        self.rng = saved::at(rng);
-        (self.tracked, self.open) = (ends.len(), open);
-        self.batch = Batch { decisions, ends, returns };
-        (self.logits, self.values, self.q, self.updates) = (logits, values, q, updates);
-        Ok(())
-    }
-
-    fn weights(&self) -> Vec<u8> {
-        to_bytes(&[Array::f64("logits", &self.logits), Array::f64("values", &self.values)])
+        Ok((Batch { decisions, ends, returns }, open))
     }
 }
 

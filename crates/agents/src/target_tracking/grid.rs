@@ -26,6 +26,9 @@ use std::collections::VecDeque;
 use bqrl_mdp::env::EnvSpec;
 use serde::{Deserialize, Serialize};
 
+use crate::RestoreError;
+use crate::experience::saved;
+
 /// Episodes that the low end is judged by.
 const RECENT: usize = 200;
 /// The part of them that may lie below.
@@ -139,6 +142,30 @@ impl ReturnGrid {
             largest: None,
             episodes: 0,
         }
+    }
+
+    /// Refuses a saved grid that cannot have come of this one: another problem's, or one with impossible numbers.
+    pub fn check(&self, fresh: &Self) -> Result<(), RestoreError> {
+        let Grid { low, high, n } = self.grid;
+        let of = |grid: &Self| (grid.given, grid.bounds, grid.horizon, grid.grid.n);
+        if of(self) != of(fresh) {
+            return Err(RestoreError(format!("the grid is of another problem: {:?}", of(self))));
+        }
+        if !(low < high && (high - low).is_finite()) {
+            return Err(RestoreError(format!("the grid of {n} steps goes from {low:?} to {high:?}")));
+        }
+        let ranges = self.collected.iter().flat_map(|range| [range.0, range.1]);
+        let numbers = [self.continued, self.reward, self.unit].into_iter().chain(self.largest);
+        let numbers: Vec<f64> = numbers.chain(ranges).chain(self.recent.iter().copied()).collect();
+        saved::finite("the grid", &numbers)?;
+        if self.unit < 0.0 || self.recent.len() > RECENT {
+            let n = self.recent.len();
+            return Err(RestoreError(format!(
+                "the grid has the unit {:?} and {n} recent returns",
+                self.unit
+            )));
+        }
+        saved::count("the grid's episodes", self.episodes).map(drop)
     }
 
     /// The grid now.

@@ -199,6 +199,8 @@ impl Heads<'_> {
     fn subtract(&self, reward: f64, values: &mut [f32], n: usize) {
         let (whole, rest) = self.grid.shift(reward);
         let last = self.grid.n as i64;
+        // Beyond the last target everything is alike; a reward far outside the range must not overflow.
+        let whole = whole.clamp(-last - 2, last + 2);
         let earned = (reward / self.grid.width()) as f32;
         let mut before = Vec::with_capacity(self.grid.n_targets());
         for (first, stride, is_mean) in self.families() {

@@ -44,7 +44,7 @@ use std::ops::Range;
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_math::schedule::{Clock, Span};
-use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Adam, Ensemble, Init, Panels, Remap, Shape, Squash, UpdateError, Which};
 use serde::{Deserialize, Serialize};
@@ -69,9 +69,13 @@ const SQUASH: Squash = Squash { low: -0.1, high: 1.1 };
 /// Start observations that the root curve is averaged over.
 const STARTS: usize = 64;
 
+/// Transitions that may be stored before the next call of `learn`.
+const MOST_PENDING: f64 = 1e4;
+
 /// The agent.
 pub struct TargetTracking {
     config: Config,
+    space: ObservationSpace,
     n_actions: usize,
     encoder: Encoder,
     grid: ReturnGrid,
@@ -143,12 +147,13 @@ impl TargetTracking {
         let critics = networks(heads.n_outputs(), init)?;
         let priors = networks(1, Init::default())?;
         Ok(Self {
+            space: spec.observations.clone(),
             n_actions: spec.n_actions,
             encoder,
             critics,
             priors,
             prior_t: config.prior_scale,
-            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations),
+            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
             starts: Vec::new(),
             n_starts: 0,
             agent_rng: stream(seed, Purpose::Agent),
@@ -451,6 +456,7 @@ impl Agent for TargetTracking {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         let priors = saved::networks("priors.safetensors", &self.priors, file)?;
         let state: State = saved::json("agent.json", file)?;
+        self.check(&state).map_err(|error| saved::wrong("agent.json", &error))?;
         self.replay.restore(file)?;
         self.critics = critics;
         self.priors = priors;
@@ -468,8 +474,41 @@ impl Agent for TargetTracking {
         Ok(())
     }
 
+    fn check_memo(&self, memo: &Memo) -> Result<(), RestoreError> {
+        match memo.critic.filter(|&critic| critic >= self.config.n_critics) {
+            None => Ok(()),
+            Some(critic) => {
+                let n = self.config.n_critics;
+                Err(RestoreError(format!("the memo of an episode names critic {critic}, want one below {n}")))
+            }
+        }
+    }
+
     fn weights(&self) -> Vec<u8> {
         self.critics.to_bytes()
+    }
+}
+
+impl TargetTracking {
+    /// Refuses a saved state that no training can have left.
+    fn check(&self, state: &State) -> Result<(), RestoreError> {
+        let State { updates, stored, due, n_starts, starts, grid, prior_t, .. } = state;
+        saved::count("updates", *updates)?;
+        saved::count("stored", *stored)?;
+        saved::count("n_starts", *n_starts)?;
+        // A call of `learn` makes all updates that are due. Some may be left where an environment failed before it.
+        let most = 1.0 + self.config.updates_per_step * MOST_PENDING;
+        if !(0.0..=most).contains(due) {
+            return Err(RestoreError(format!("due is {due:?}, want a number from 0 to {most:?}")));
+        }
+        if let Some(start) = starts.iter().find(|start| !self.space.holds(start)) {
+            return Err(RestoreError(format!("starts holds {start:?}, which the environment does not have")));
+        }
+        if starts.len() > STARTS {
+            return Err(RestoreError(format!("{} starts, want at most {STARTS}", starts.len())));
+        }
+        saved::finite("prior_t", &[*prior_t])?;
+        grid.check(&self.grid)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::RestoreError;
 use crate::experience::arrays::{Array, Arrays};
+use crate::experience::saved;
 
 /// The counts of one (s, a).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,8 +57,14 @@ impl Counts {
         ]
     }
 
-    /// Reads counts of the same shape as `like`.
-    pub fn read(bytes: &[u8], like: &Self, n_states: usize) -> Result<Self, RestoreError> {
+    /// Reads counts of the same shape as `like`, with rewards within bounds and these terminal states, if they are known.
+    pub fn read(
+        bytes: &[u8],
+        like: &Self,
+        n_states: usize,
+        (bottom, top): (f64, f64),
+        known: Option<&[bool]>,
+    ) -> Result<Self, RestoreError> {
         let file = Arrays::read(bytes)?;
         let n_rows = like.kernels[0].len();
         let mut kernels = vec![vec![Row::default(); n_rows]; like.kernels.len()];
@@ -66,6 +73,14 @@ impl Counts {
         let misfit = || RestoreError("the counts are of another problem".to_owned());
         if [next.len(), reward.len(), count.len()].iter().any(|&n| n != row.len()) {
             return Err(misfit());
+        }
+        saved::counts("count", &count)?;
+        // A reward that was discounted and restored may differ by rounding.
+        let room = 1e-6 * (1.0 + bottom.abs().max(top.abs()));
+        if let Some(reward) = reward.iter().find(|r| !(bottom - room..=top + room).contains(*r)) {
+            return Err(RestoreError(format!(
+                "reward holds {reward:?}, want rewards from {bottom:?} to {top:?}"
+            )));
         }
         for (((row, next), reward), count) in row.into_iter().zip(next).zip(reward).zip(count) {
             let index = row as usize;
@@ -82,6 +97,14 @@ impl Counts {
         if starts.len() != n_states || terminal.len() != n_states {
             return Err(misfit());
         }
-        Ok(Self { kernels, starts, terminal, episodes: file.one_u64("episodes")? })
+        if known.is_some_and(|known| known != terminal) {
+            return Err(RestoreError("terminal names other states than the problem".to_owned()));
+        }
+        // An episode is counted when it begins.
+        let (episodes, begun) = (file.one_u64("episodes")?, saved::counts("starts", &starts)?);
+        if episodes != begun {
+            return Err(RestoreError(format!("episodes is {episodes}, the starts add up to {begun}")));
+        }
+        Ok(Self { kernels, starts, terminal, episodes })
     }
 }

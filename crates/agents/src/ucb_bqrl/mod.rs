@@ -117,7 +117,8 @@ pub struct UcbBqrl {
     discount: f64,
     known_rewards: Option<KnownRewards>,
     terminal_is_known: bool,
-    /// An upper bound on a reward.
+    /// Bounds of a reward.
+    bottom: f64,
     top: f64,
     counts: Counts,
     /// The counts that the present plan was made from.
@@ -140,7 +141,7 @@ impl UcbBqrl {
     pub fn new(config: Config, buffer: Buffer, spec: &EnvSpec) -> Result<Self, AgentError> {
         config.check()?;
         let n_states = n_states("ucb-bqrl", spec)?;
-        let Some((_, top)) = spec.reward_bounds else {
+        let Some((bottom, top)) = spec.reward_bounds else {
             let observations = "rewards without bounds".to_owned();
             return Err(AgentError::NotTabular {
                 algo: "ucb-bqrl",
@@ -174,6 +175,7 @@ impl UcbBqrl {
             discount: spec.discount,
             known_rewards: spec.known_rewards.clone(),
             terminal_is_known: spec.terminal.is_some(),
+            bottom,
             top,
             planned: counts.clone(),
             counts,
@@ -291,10 +293,19 @@ impl Agent for UcbBqrl {
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let counts = |name: &str| {
             let bytes = saved::part(name, file)?;
-            Counts::read(&bytes, &self.counts, self.n_states).map_err(|error| saved::wrong(name, &error))
+            let bounds = (self.bottom, self.top);
+            let terminal = self.terminal_is_known.then_some(&self.counts.terminal[..]);
+            Counts::read(&bytes, &self.counts, self.n_states, bounds, terminal)
+                .map_err(|error| saved::wrong(name, &error))
         };
         let (now, planned) = (counts("counts.safetensors")?, counts("planned.safetensors")?);
+        if planned.episodes > now.episodes {
+            let (planned, now) = (planned.episodes, now.episodes);
+            let message = format!("planned after {planned} episodes, of which there were {now}");
+            return Err(saved::wrong("planned.safetensors", &message));
+        }
         let state: State = saved::json("agent.json", file)?;
+        saved::count("agent.json: plans", state.plans)?;
         // A plan is a function of the counts that it was made from.
         (self.behaviour, self.greedy) = self.beliefs().plan(&planned, &self.buffer);
         (self.counts, self.planned, self.plans) = (now, planned, state.plans);

@@ -418,16 +418,15 @@ impl Agent for VarQ {
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
         let bytes = saved::part("table.safetensors", file)?;
-        let table = Arrays::read(&bytes)?;
-        let (q, visits, starts) = (table.f64("q")?, table.u64("visits")?, table.u64("starts")?);
-        let sizes = (q.len(), visits.len(), starts.len());
-        let want = (self.q.len(), self.visits.len(), self.starts.len());
-        if sizes != want {
-            return Err(RestoreError(format!("table.safetensors: sizes {sizes:?}, want {want:?}")));
-        }
+        let in_table = |error| saved::wrong("table.safetensors", &error);
+        let (q, visits, starts) =
+            self.read_table(&Arrays::read(&bytes).map_err(in_table)?).map_err(in_table)?;
         let bytes = saved::part("steps.safetensors", file)?;
-        let (steps, episodes, open) = self.read_steps(&Arrays::read(&bytes)?)?;
+        let in_steps = |error| saved::wrong("steps.safetensors", &error);
+        let (steps, episodes, open) =
+            self.read_steps(&Arrays::read(&bytes).map_err(in_steps)?).map_err(in_steps)?;
         let State { updates, behaviour, replay } = saved::json("agent.json", file)?;
+        saved::count("agent.json: updates", updates)?;
         (self.q, self.visits, self.starts, self.steps, self.episodes) = (q, visits, starts, steps, episodes);
         self.open = open;
         (self.updates, self.behaviour, self.replay) = (updates, saved::at(behaviour), saved::at(replay));
@@ -444,20 +443,35 @@ impl Agent for VarQ {
     }
 }
 
+/// q, the visits and the starts.
+type SavedTable = (Vec<f64>, Vec<u64>, Vec<u64>);
 /// Steps of whole episodes, where those begin, and open episodes.
 type SavedSteps = (Vec<Step>, Vec<usize>, OpenEpisodes<Step>);
 
 impl VarQ {
+    /// q, the visits and the starts of a checkpoint.
+    fn read_table(&self, table: &Arrays) -> Result<SavedTable, RestoreError> {
+        let (q, visits, starts) = (table.f64("q")?, table.u64("visits")?, table.u64("starts")?);
+        let sizes = (q.len(), visits.len(), starts.len());
+        let want = (self.q.len(), self.visits.len(), self.starts.len());
+        if sizes != want {
+            return Err(RestoreError(format!("sizes {sizes:?}, want {want:?}")));
+        }
+        saved::finite("q", &q)?;
+        // One pass over the levels counts on it.
+        if let Some(cell) = q.chunks_exact(self.config.n_levels).position(|values| !values.is_sorted()) {
+            return Err(RestoreError(format!("q falls from level to level at {cell}")));
+        }
+        saved::counts("visits", &visits)?;
+        saved::counts("starts", &starts)?;
+        Ok((q, visits, starts))
+    }
+
     /// The steps of a checkpoint, refused where the table has no row for them.
     fn read_steps(&self, arrays: &Arrays) -> Result<SavedSteps, RestoreError> {
-        let whole = |name: &str, limit: usize| {
-            let values = arrays.u64(name)?;
-            match values.iter().find(|&&value| value >= limit as u64) {
-                Some(value) => Err(RestoreError(format!("{name}: {value} is not below {limit}"))),
-                None => Ok(values.into_iter().map(|value| value as usize).collect::<Vec<_>>()),
-            }
-        };
+        let whole = |name: &str, limit: usize| saved::below(name, arrays.u64(name)?, limit);
         let rewards = arrays.f64("reward")?;
+        saved::finite("reward", &rewards)?;
         let n = rewards.len();
         let columns = [
             whole("stage", self.horizon)?,
@@ -468,8 +482,8 @@ impl VarQ {
         ];
         let episodes = whole("episodes", n.max(1))?;
         let lengths = arrays.u64("open")?;
-        let misfit = || RestoreError("steps.safetensors: the columns do not fit together".into());
-        if columns.iter().any(|column| column.len() != n) || !episodes.is_sorted() {
+        let misfit = || RestoreError("the columns do not fit together".into());
+        if columns.iter().any(|column| column.len() != n) || !episodes.is_sorted_by(|a, b| a < b) {
             return Err(misfit());
         }
         let [stage, state, action, next, terminated] = columns;

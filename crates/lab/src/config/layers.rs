@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use bqrl_runs::atomic;
+use bqrl_runs::regular;
 use bqrl_runs::run_dir::RunDir;
 use toml::{Table, Value};
 
@@ -64,8 +64,9 @@ impl Layers {
     /// The complete configuration of a run.
     pub fn of_run(dir: &RunDir) -> Result<Self, ConfigError> {
         let path = dir.config();
-        atomic::check_regular(&path).map_err(|error| ConfigError::Disk(error.to_string()))?;
-        Self::written(&read_settings(&path)?, &path.display().to_string())
+        let text = regular::read_to_string(&path, LARGEST);
+        let text = text.map_err(|error| ConfigError::Disk(error.to_string()))?;
+        Self::written(&text, &path.display().to_string())
     }
 
     /// A file on top.

@@ -197,7 +197,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Refuses values that no run can have.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let RunConfig { tau, beta, episodes, steps, lanes, seeds, .. } = &self.run;
         let refuse = |key, want: &str, got: &dyn ToString| {
             Err(ConfigError::Value { key, want: want.to_owned(), got: got.to_string() })

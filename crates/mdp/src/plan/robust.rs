@@ -162,7 +162,9 @@ impl RobustPolicy {
         let planned = self.actions.as_ref().and_then(|stages| {
             let stage = &stages[x.stage];
             let rung = ((self.target - x.collected) / self.quantum).round() as i64;
-            let cell = usize::try_from(rung - stage.low).ok().filter(|&cell| cell < stage.width)?;
+            // A rung may be any number: a cast of a float stops at the ends of the type.
+            let cell = rung.checked_sub(stage.low).and_then(|cell| usize::try_from(cell).ok());
+            let cell = cell.filter(|&cell| cell < stage.width)?;
             Some(usize::from(stage.cells[x.state * stage.width + cell]))
         });
         planned.unwrap_or_else(|| self.mean.action(x.stage, x.state))

@@ -42,7 +42,7 @@ pub(crate) struct Rates {
 }
 
 impl WithSimd for AdamStep<'_> {
-    /// Whether all parameters are still finite.
+    /// Whether all parameters and second moments are still finite.
     type Output = bool;
 
     #[inline(always)]
@@ -76,8 +76,9 @@ impl WithSimd for AdamStep<'_> {
             first[i] = m;
             second[i] = v;
             online[i] = theta;
-            // 0 · θ is zero; if θ is not finite, it is NaN and stays NaN.
+            // 0 · θ is zero; if θ is not finite, it is NaN and stays NaN. An infinite v leaves θ finite but holds it for ever.
             poison = simd.mul_add_e_f32s(zero, theta, poison);
+            poison = simd.mul_add_e_f32s(zero, v, poison);
         }
         simd.reduce_sum_f32s(poison) == 0.0
     }

@@ -158,19 +158,22 @@ impl<'a> Trained<'a> {
     /// The final policy, `cells[stage][state]`.
     pub fn policy(&self, problem: &TaskFacts) -> Option<Vec<Vec<Option<usize>>>> {
         let tau = self.facts().tau;
-        let mut cells = vec![vec![None; problem.states.len()]; problem.horizon];
-        let mut any = false;
-        for row in self.record.policy.as_ref()? {
-            if row.tau.is_none_or(|of| of == tau) {
-                // A run without a problem.json was read without these bounds.
-                if row.action >= problem.actions.len() {
-                    return None;
-                }
-                *cells.get_mut(row.stage)?.get_mut(row.state)? = Some(row.action);
-                any = true;
-            }
+        let policy = self.record.policy.as_ref()?;
+        let rows = || policy.iter().filter(|row| row.tau.is_none_or(|of| of == tau));
+        // A table that was cut short, or of another problem, is no policy. Nor can it be one if it has fewer rows than
+        // there are stages: the horizon is then not that of its run, and may be any number.
+        if rows().count() < problem.horizon {
+            return None;
         }
-        any.then_some(cells)
+        let mut cells = vec![vec![None; problem.states.len()]; problem.horizon];
+        for row in rows() {
+            // A run without a problem.json was read without these bounds.
+            if row.action >= problem.actions.len() {
+                return None;
+            }
+            *cells.get_mut(row.stage)?.get_mut(row.state)? = Some(row.action);
+        }
+        Some(cells)
     }
 
     /// Whether `policy.csv` has one policy for all levels.

@@ -1,16 +1,17 @@
 //! `manifest.json`: name, length and crc32c of each part of a checkpoint, and a crc32c of all that.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::naming;
+use crate::{naming, regular};
 
 /// The layout with sealed parts; a later layout gets the next number. Without sealed parts, format 1 says the same.
 pub(super) const FORMAT: u32 = 2;
 pub(super) const MANIFEST: &str = "manifest.json";
+/// Bytes of a manifest; a part takes about a hundred.
+pub(super) const MOST: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Manifest {
@@ -85,7 +86,7 @@ pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result
     let path = directory.join(MANIFEST);
     let damaged =
         |reason: String| naming("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, reason));
-    let text = fs::read(&path).map_err(naming("reading", &path))?;
+    let text = regular::read(&path, MOST)?;
     let Header { format } = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
     if !(1..=FORMAT).contains(&format) {
         return Err(damaged(format!("format {format}, this program reads formats up to {FORMAT}")));
@@ -108,7 +109,7 @@ pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result
 /// The bytes of a part, if they are the bytes that were saved.
 pub(super) fn read_part(directory: &Path, part: &Part) -> io::Result<Vec<u8>> {
     let path = directory.join(part.file_name());
-    let bytes = fs::read(&path).map_err(naming("reading", &path))?;
+    let bytes = regular::read(&path, part.length)?;
     let (length, crc32c) = (bytes.len() as u64, crc32c::crc32c(&bytes));
     let reason = if length != part.length {
         format!("it has {length} bytes, it had {} when saved", part.length)

@@ -1,12 +1,12 @@
 //! Files of a run as text, tables and JSON; every error names file and line.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
 use super::ReadError;
+use crate::regular;
 
 /// How a table may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +106,12 @@ pub(super) fn optional(column: &str, cell: &str) -> Result<Option<f64>, String> 
     if cell.is_empty() { Ok(None) } else { finite(column, cell).map(Some) }
 }
 
+/// The largest number in a cell: no run counts further, and adding to it cannot overflow.
+const LARGEST: usize = 1 << 53;
+
 pub(super) fn whole(column: &str, cell: &str) -> Result<usize, String> {
-    cell.parse().map_err(|_| format!("{column} must be a whole number, got {cell:?}"))
+    let number = cell.parse().ok().filter(|&number: &usize| number <= LARGEST);
+    number.ok_or_else(|| format!("{column} must be a whole number up to 2^53, got {cell:?}"))
 }
 
 pub(super) fn below(column: &str, got: usize, limit: usize) -> Result<(), String> {
@@ -123,8 +127,11 @@ pub(super) fn required(path: &Path) -> Result<String, ReadError> {
     text(path, bytes)
 }
 
+/// A table of a run that is larger is not read: a hundred million rows have less.
+const LARGEST_FILE: u64 = 4 << 30;
+
 fn optional_bytes(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
-    match fs::read(path) {
+    match regular::contents(path, LARGEST_FILE) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {

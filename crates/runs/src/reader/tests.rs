@@ -163,6 +163,11 @@ fn errors_name_file_and_line() {
         ("seed-7/episodes.csv", Some("episode,episode_return,length\n1,0.25,1\n"), "want 2 episodes"),
         (
             "seed-7/episodes.csv",
+            Some("episode,episode_return,length\n1,0.25,18446744073709551615\n2,1,1\n"),
+            "line 2: length must be a whole number up to 2^53, got \"18446744073709551615\"",
+        ),
+        (
+            "seed-7/episodes.csv",
             Some("episode,episode_return,length\n2,0.25,1\n"),
             "line 2: want episode 1, got 2",
         ),
@@ -194,7 +199,7 @@ fn errors_name_file_and_line() {
         (
             "seed-7/policy.csv",
             Some("tau,stage,state,action\n,0,-1,0\n"),
-            "state must be a whole number, got \"-1\"",
+            "state must be a whole number up to 2^53, got \"-1\"",
         ),
         ("seed-7/law.csv", Some("tau,return,probability\n,0,0.5\n"), "sum to 1, got 0.5"),
         ("seed-7/law.csv", Some("tau,return,probability\n,0,1.5\n"), "line 2: want a probability in [0, 1]"),
@@ -273,7 +278,11 @@ fn errors_in_runs_of_steps_name_file_and_line() {
     let row = |text: &str| format!("{STEP_HEADER}\n0,0,0.1,1,1,2,0,1\n{text}\n");
     let cases = [
         ("seed-8/evaluations.csv", row("0,0,0.1,1,1,2,0,1"), "line 3: want a step later than that of the"),
-        ("seed-8/evaluations.csv", row("1,,0.1,1,1,2,0,1"), "line 3: step must be a whole number, got \"\""),
+        (
+            "seed-8/evaluations.csv",
+            row("1,,0.1,1,1,2,0,1"),
+            "line 3: step must be a whole number up to 2^53, got \"\"",
+        ),
         ("seed-8/evaluations.csv", row("1,9,0.1,1,1,2,3,1"), "line 3: want low <= high"),
         ("seed-8/evaluations.csv", row("1,9,0.1,1,1,2,,1"), "line 3: want low <= high, or neither"),
         ("seed-8/evaluations.csv", row("2,9,0.1,1,1,2,0,1"), "after episode 1, the last"),

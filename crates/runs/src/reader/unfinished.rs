@@ -139,6 +139,7 @@ fn summary(
     records: &[SeedRecord],
     states: &[SeedState],
 ) -> Summary {
+    let sum = |of: fn(&SeedState) -> u64| states.iter().map(of).fold(0, u64::saturating_add);
     let mut rows = records.iter().flat_map(|record| record.evaluations.iter().flatten());
     Summary {
         run: dir.path().display().to_string(),
@@ -155,8 +156,8 @@ fn summary(
         final_mean: Vec::new(),
         expected_return_regret: None,
         moving_average_reward: Vec::new(),
-        env_steps: states.iter().map(|seed| seed.progress.steps).sum(),
-        updates: states.iter().map(|seed| seed.progress.updates).sum(),
+        env_steps: sum(|seed| seed.progress.steps),
+        updates: sum(|seed| seed.progress.updates),
         seconds: 0.0,
         frames_per_second: 0.0,
     }

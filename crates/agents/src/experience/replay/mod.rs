@@ -16,7 +16,7 @@ mod save;
 mod tests;
 
 use bqrl_math::rng::Rng;
-use bqrl_mdp::env::ObservationSpace;
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
 
 use self::lane::Lane;
@@ -32,6 +32,16 @@ pub struct Replay {
     /// Transitions held.
     len: usize,
     segments: Segments,
+    /// The actions and observations that a restored transition may have; `None` where nothing is known.
+    limits: Option<Limits>,
+}
+
+/// Indices below these exist.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    n_actions: usize,
+    /// Only where observations are indices.
+    n_observations: Option<usize>,
 }
 
 /// A transition as it is read back.
@@ -57,7 +67,17 @@ impl Replay {
         let layout = Layout::of(observations);
         let lane = Lane::new(capacity.div_ceil(n_lanes), layout);
         let segments = Segments::new(n_lanes, HEADER + layout.group());
-        Self { lanes: vec![lane; n_lanes], len: 0, segments }
+        Self { lanes: vec![lane; n_lanes], len: 0, segments, limits: None }
+    }
+
+    /// Restores only transitions that such an environment can have.
+    #[must_use]
+    pub fn within(self, spec: &EnvSpec) -> Self {
+        let n_observations = match spec.observations {
+            ObservationSpace::Discrete { n, .. } => Some(n),
+            _ => None,
+        };
+        Self { limits: Some(Limits { n_actions: spec.n_actions, n_observations }), ..self }
     }
 
     /// Transitions held.

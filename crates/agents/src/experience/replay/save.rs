@@ -17,11 +17,11 @@ use std::collections::VecDeque;
 
 use super::super::arrays::{self, Array, Arrays};
 use super::super::saved::{self, Body, Part, Parts};
-use super::Replay;
 use super::lane::{Detached, Lane, Waiting};
 use super::rows::{Base, Header, Layout, end_of};
+use super::{Limits, Replay};
 use crate::RestoreError;
-use bqrl_mdp::trajectory::End;
+use bqrl_mdp::trajectory::{End, Observation};
 
 const OPEN: &str = "replay.safetensors";
 /// Bytes of a segment, about.
@@ -67,22 +67,35 @@ impl Segments {
             self.first += 1;
         }
     }
+
     /// Reads the saved marks of a replay that has stored this many transitions.
     fn read(open: &Arrays, stored: &[u64]) -> Result<Self, RestoreError> {
         let block = open.one_u64("block")?;
+        if block == 0 || block > u64::from(u32::MAX) {
+            return Err(RestoreError(format!("block is {block}, want a number from 1 to 2^32 - 1")));
+        }
         let marks = open.u64("marks")?;
         let marks: VecDeque<Box<[u64]>> = marks.chunks(stored.len()).map(Into::into).collect();
-        // The number of transitions between two marks; none if the marks are not in order.
+        // The number of transitions between two marks; none if the marks are not in order. Sums of `stored` were checked.
         let between = |from: &[u64], to: &[u64]| -> Option<u64> {
             let steps = from.iter().zip(to).map(|(from, to)| to.checked_sub(*from));
             steps.sum::<Option<u64>>().filter(|_| from.len() == to.len())
         };
-        let even = (1..marks.len()).all(|k| between(&marks[k - 1], &marks[k]) == Some(block));
         let open_since = marks.back().and_then(|last| between(last, stored));
-        match open_since.filter(|&since| even && since < block) {
-            Some(since) => Ok(Self { block, open: since, first: open.one_u64("first_segment")?, marks }),
-            None => Err(RestoreError("the segments do not match".into())),
+        let even = open_since.is_some()
+            && (1..marks.len()).rev().all(|k| between(&marks[k - 1], &marks[k]) == Some(block));
+        let Some(since) = open_since.filter(|&since| even && since < block) else {
+            return Err(RestoreError("the segments do not match".into()));
+        };
+        // Segments are counted from the first transition on.
+        let (first, before) = (open.one_u64("first_segment")?, marks[0].iter().sum::<u64>());
+        if first.checked_mul(block) != Some(before) {
+            return Err(RestoreError(format!(
+                "first_segment is {first}, want {} after {before} transitions",
+                before / block
+            )));
         }
+        Ok(Self { block, open: since, first, marks })
     }
 }
 
@@ -251,6 +264,10 @@ impl Replay {
         let in_open = |error| saved::wrong(OPEN, &error);
         let open = Arrays::read(&bytes).map_err(in_open)?;
         let (mut new, named) = self.read_open(&open).map_err(in_open)?;
+        let last = new.segments.first + new.segments.marks.len() as u64 - 1;
+        if let Some(number) = named.iter().find(|&&number| !(new.segments.first..last).contains(&number)) {
+            return Err(in_open(RestoreError(format!("segments names {number}, want numbers below {last}"))));
+        }
         let mut runs = new.read_chunk(&open).map_err(in_open)?;
         for number in named {
             let name = segment_name(number);
@@ -276,6 +293,7 @@ impl Replay {
                 "it holds {n} rings of {capacity} transitions, want {want} of {want_capacity}"
             )));
         }
+        saved::counts("stored", &stored)?;
         let mut lanes: Vec<Lane> = Vec::new();
         for &stored in &stored {
             let mut lane = Lane::new(capacity as usize, layout);
@@ -294,12 +312,34 @@ impl Replay {
         }
         for (k, &lane) in which.iter().enumerate() {
             let bytes = &bytes[k * layout.width()..(k + 1) * layout.width()];
-            let x = (stages[k] as usize, layout.read(bytes), collected[k]);
+            self.check_observation("waiting_observations", bytes)?;
+            // Stages are stored in 32 bits.
+            let stage = u32::try_from(stages[k]).map_err(|_| {
+                RestoreError(format!("waiting_stages holds {}, want less than 2^32", stages[k]))
+            })?;
+            let x = (stage as usize, layout.read(bytes), collected[k]);
             let lane = lanes.get_mut(lane as usize).ok_or_else(|| RestoreError("a lane too many".into()))?;
             lane.waiting = Some(Waiting { x, shifts: shifts[k] == 1 });
         }
+        saved::finite("waiting_collected", &collected)?;
         let len = lanes.iter().map(Lane::len).sum();
-        Ok((Self { lanes, len, segments }, open.u64("segments")?))
+        Ok((Self { lanes, len, segments, limits: self.limits }, open.u64("segments")?))
+    }
+
+    /// Refuses an observation that the environment does not have: one of an index that does not exist, or with bits
+    /// beyond its shape.
+    fn check_observation(&self, name: &str, bytes: &[u8]) -> Result<(), RestoreError> {
+        let observation = self.layout().read(bytes);
+        let n_observations = self.limits.and_then(|limits| limits.n_observations);
+        let fits = match (&observation, self.layout(), n_observations) {
+            (Observation::Index(index), _, Some(n)) => *index < n,
+            (Observation::Bits(words), Layout::Bits(n), _) => n % 64 == 0 || words[n / 64] >> (n % 64) == 0,
+            _ => true,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(RestoreError(format!("{name} holds {observation:?}, which the environment does not have")))
     }
 
     /// Transitions of a file, into their slots; those that were overwritten since are skipped.
@@ -314,7 +354,8 @@ impl Replay {
             }
             runs.push(Run { lane, from, to });
         }
-        let n = runs.iter().map(|run| run.len() as usize).sum::<usize>();
+        let lengths: Vec<u64> = runs.iter().map(|run| run.len()).collect();
+        let n = saved::counts("runs", &lengths)? as usize;
         let (stages, collected) = (file.u32("stages")?, file.f64("collected")?);
         let (actions, rewards) = (file.u32("actions")?, file.f64("rewards")?);
         let (ends, bases) = (file.u8("ends")?, file.u8("bases")?);
@@ -322,6 +363,18 @@ impl Replay {
         let lengths = [stages.len(), collected.len(), actions.len(), rewards.len(), ends.len(), bases.len()];
         if lengths != [n; 6] || observations.len() != n * layout.group() {
             return Err(RestoreError(format!("arrays of {lengths:?} entries, want {n}")));
+        }
+        saved::finite("collected", &collected)?;
+        saved::finite("rewards", &rewards)?;
+        if let Some(Limits { n_actions, .. }) = self.limits
+            && let Some(action) = actions.iter().find(|&&action| action as usize >= n_actions)
+        {
+            return Err(RestoreError(format!("actions holds {action}, want values below {n_actions}")));
+        }
+        // Of a stack of frames only the newest group is here, and any bytes are a group.
+        if layout.stack() == 1 {
+            let mut all = observations.chunks_exact(layout.group().max(1));
+            all.try_for_each(|bytes| self.check_observation("observations", bytes))?;
         }
         let mut k = 0;
         for &Run { lane, from, to } in &runs {
@@ -360,8 +413,9 @@ impl Replay {
         }
         for (key, groups) in keys.chunks(2).zip(groups.chunks(width.max(1))) {
             let lane = self.lanes.get_mut(key[0] as usize).ok_or_else(wrong)?;
-            if *key.get(1).ok_or_else(wrong)? >= lane.oldest() {
-                lane.older.insert(key[1], groups.into());
+            let number = *key.get(1).filter(|&&number| number < lane.stored).ok_or_else(wrong)?;
+            if number >= lane.oldest() {
+                lane.older.insert(number, groups.into());
             }
         }
 
@@ -371,12 +425,17 @@ impl Replay {
         if [stages.len(), collected.len(), shifts.len()] != [keys.len() / 2; 3] {
             return Err(wrong());
         }
+        saved::finite("next_collected", &collected)?;
         for (k, key) in keys.chunks_exact(2).enumerate() {
-            let lane = self.lanes.get_mut(key[0] as usize).ok_or_else(wrong)?;
             let shifts = shifts[k] == 1;
             let width = if shifts { layout.group() } else { layout.width() };
             let (observation, others) = rest.split_at_checked(width).ok_or_else(wrong)?;
             rest = others;
+            if width == layout.width() {
+                self.check_observation("next_observations", observation)?;
+            }
+            let lane = self.lanes.get_mut(key[0] as usize).filter(|lane| key[1] < lane.stored);
+            let lane = lane.ok_or_else(wrong)?;
             if key[1] >= lane.oldest() {
                 let observation = observation.into();
                 let next = Detached { stage: stages[k], collected: collected[k], shifts, observation };
