@@ -42,11 +42,27 @@ pub fn write() -> io::Result<()> {
             put("replay", &format!("{}-{transitions}", kind.0), &played(kind, transitions))?;
         }
     }
-    let shape = Shape { n_inputs: 3, hidden: vec![4], n_actions: 2, n_quantiles: 2, n_critics: 2 };
+    let shape = Shape {
+        n_inputs: 3,
+        hidden: vec![4],
+        layer_norm: true,
+        n_heads: 2,
+        n_actions: 2,
+        n_quantiles: 2,
+        n_critics: 2,
+    };
     let networks =
         Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).map_err(io::Error::other)?;
     put("networks", "small", &Input::one("networks.safetensors", &networks.to_bytes()))?;
-    let shape = Shape { n_inputs: 1, hidden: vec![], n_actions: 1, n_quantiles: 1, n_critics: 1 };
+    let shape = Shape {
+        n_inputs: 1,
+        hidden: vec![],
+        layer_norm: false,
+        n_heads: 1,
+        n_actions: 1,
+        n_quantiles: 1,
+        n_critics: 1,
+    };
     let networks =
         Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).map_err(io::Error::other)?;
     put("networks", "linear", &Input::one("networks.safetensors", &networks.to_bytes()))?;

@@ -4,7 +4,8 @@
 //! z_θm(x, a)_j ≈ Q_{η_j}(Z(x, a))      m = 1..M critics, a of A actions, j = 1..K levels η_j = (j − ½)/K
 //! ```
 //!
-//! One critic is a multi-layer perceptron with ReLU, D inputs and A·K outputs in single precision. One
+//! One critic is a multi-layer perceptron with ReLU (normalised or not), D inputs and one or more heads of A·K outputs, in
+//! single precision. One
 //! [`Ensemble::train_step`] is the paper's update of all M of them on one minibatch: target critic at x', sort,
 //! buffered score, one next action, targets, quantile Huber gradient, backward pass, Adam, soft update (§3.1,
 //! Eqs. 3–5). [`Ensemble::update`] and [`Ensemble::each_member`] train the same networks on any other loss.
@@ -37,11 +38,13 @@
 //! |---|---|---|
 //! | `critic.{m}.layer.{l}.weight` | F32 | `[out, in]` |
 //! | `critic.{m}.layer.{l}.bias` | F32 | `[out]` |
+//! | `critic.{m}.layer.{l}.norm.weight`, `….norm.bias`, where hidden layers are normalised | F32 | `[out]` |
 //! | `target.critic.…`, `adam.m.critic.…`, `adam.v.critic.…` | F32 | as above |
 //! | `adam.step` | I64 | `[M]` |
 //!
 //! The metadata has one entry, `bqrl_nn`, such as
-//! `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. Output a·K + j is quantile j of action a.
+//! `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. Output a·K + j is quantile j of action a; heads
+//! follow one after the other.
 //! In PyTorch:
 //!
 //! ```python
@@ -49,12 +52,18 @@
 //! from safetensors.torch import load_file
 //!
 //! def critic(path, m):
-//!     tensors, layers = load_file(path), []
-//!     while (name := f"critic.{m}.layer.{len(layers) // 2}") + ".weight" in tensors:
+//!     tensors, layers, l = load_file(path), [], 0
+//!     while (name := f"critic.{m}.layer.{l}") + ".weight" in tensors:
 //!         linear = torch.nn.Linear(*reversed(tensors[name + ".weight"].shape))
 //!         linear.load_state_dict({"weight": tensors[name + ".weight"], "bias": tensors[name + ".bias"]})
-//!         layers += [linear, torch.nn.ReLU()]
-//!     return torch.nn.Sequential(*layers[:-1])  # critic(path, 0)(x).view(-1, A, K)
+//!         layers.append(linear)
+//!         if name + ".norm.weight" in tensors:
+//!             norm = torch.nn.LayerNorm(linear.out_features)
+//!             norm.load_state_dict({"weight": tensors[name + ".norm.weight"], "bias": tensors[name + ".norm.bias"]})
+//!             layers.append(norm)
+//!         layers.append(torch.nn.ReLU())
+//!         l += 1
+//!     return torch.nn.Sequential(*layers[:-1])  # critic(path, 0)(x).view(-1, heads, A, K)
 //! ```
 
 mod adam;

@@ -93,7 +93,9 @@ fn activations(net: &Net, x: &[f64]) -> Vec<Vec<f64>> {
             out = normalised.iter().zip(affine).map(|(n, (gain, shift))| gain * n + shift).collect();
         }
         if l + 1 < net.len() {
-            out.iter_mut().for_each(|h| *h = h.max(0.0));
+            for h in &mut out {
+                *h = h.max(0.0);
+            }
         }
         all.push(out);
     }
