@@ -116,6 +116,7 @@ impl<'a> Bellman<'a> {
             actions: self.transitions.outcome(panel, Outcome::Action),
             eta: self.rule.eta(),
             kappa: self.rule.kappa(),
+            smooth: self.rule.is_smooth(),
         }
     }
 }

@@ -7,6 +7,10 @@
 //! y_i      = r + γ(1−d) z̃_i(x', a⁺)      the paper has γ = 1
 //! 𝒥        = mean over the batch and the K×K pairs of ρ_{η_j}^κ(y_i − z_j)     Eq. (4)
 //! ```
+//!
+//! ρ is the paper's quantile Huber loss, or the smoothed quantile loss. Near an atom of the law, the Huber loss moves the
+//! quantiles towards the other side of the law: its weights |η − 1{δ<0}| differ on both sides of zero. The error is below κ, but every
+//! backup adds to it. The smoothed loss spreads the quantiles of an atom evenly around it, by ±κ, and their mean stays right.
 
 use bqrl_math::{Buffer, buffer};
 use thiserror::Error;
@@ -18,6 +22,8 @@ pub struct TargetRule {
     /// Whether θ, not θ̄, chooses the next action.
     double: bool,
     bounds: (f32, f32),
+    /// Whether ρ is the smoothed quantile loss.
+    smooth: bool,
     eta: Vec<f32>,
     kappa: f32,
     discount: f32,
@@ -99,6 +105,18 @@ impl TargetRule {
         self
     }
 
+    /// The same rule, with the smoothed quantile loss in place of the paper's.
+    #[must_use]
+    pub fn smooth(mut self) -> Self {
+        self.smooth = true;
+        self
+    }
+
+    /// Whether the loss is the smoothed quantile loss.
+    pub fn is_smooth(&self) -> bool {
+        self.smooth
+    }
+
     /// The same rule, with targets clipped to an interval.
     #[must_use]
     pub fn within(mut self, low: f32, high: f32) -> Self {
@@ -117,7 +135,15 @@ impl TargetRule {
         }
         let eta = buffer::eta(n_quantiles).into_iter().map(|eta| eta as f32).collect();
         let bounds = (f32::NEG_INFINITY, f32::INFINITY);
-        Ok(Self { choice, double: false, bounds, eta, kappa: kappa as f32, discount: discount as f32 })
+        Ok(Self {
+            choice,
+            double: false,
+            smooth: false,
+            bounds,
+            eta,
+            kappa: kappa as f32,
+            discount: discount as f32,
+        })
     }
 
     /// K.

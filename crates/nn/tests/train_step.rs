@@ -37,9 +37,11 @@ fn rules() -> [Rule; 6] {
         tie_break,
         kappa,
         double: false,
+        smooth: false,
         bounds: free,
     };
-    let per_level = |double, bounds, kappa| Rule { buffer: None, tie_break: 0.0, kappa, double, bounds };
+    let per_level =
+        |double, bounds, kappa| Rule { buffer: None, tie_break: 0.0, kappa, double, smooth: true, bounds };
     [
         rule(0.1, 0.05, 0.0, 1.0),
         rule(0.5, 0.5, 0.1, 0.2),

@@ -56,6 +56,18 @@ fn target_tracking_takes_the_best_action_at_each_level() {
 }
 
 #[test]
+fn atom_trap_the_smoothed_loss_spreads_levels_evenly_around_an_atom() {
+    // y = (0, 1): an atom at each. κ = ½. The level ¼ rests at 0 and the level ¾ at 1, in the middle of their atoms:
+    // Σ_i (η − ½) + clamp(δ_i/κ)/2 is −½ + (0 + 1)/2 = 0 for z = 0, and ½ + (−1 + 0)/2 = 0 for z = 1.
+    let rule = TargetRule::per_level(2, 0.5, 1.0).unwrap();
+    let (_, smooth) = step(&[0.0, 1.0], &[0.0, 1.0], &rule.clone().smooth(), 0.0, false);
+    assert_close(&smooth, &[0.0, 0.0], 1e-6, "gradient of the smoothed loss");
+    // The paper's loss pulls both inwards: −¼·1/4 at 0, and ¼·1/4 at 1.
+    let (_, huber) = step(&[0.0, 1.0], &[0.0, 1.0], &rule, 0.0, false);
+    assert_close(&huber, &[-0.0625, 0.0625], 1e-6, "gradient of the paper's loss");
+}
+
+#[test]
 fn crossing_trap_levels_are_compared_after_sorting() {
     // Raw quantiles of action 0 cross: (10, 0). Its 25 % quantile is 0, not 10.
     let rule = TargetRule::per_level(2, 100.0, 1.0).unwrap();

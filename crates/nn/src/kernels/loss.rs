@@ -1,10 +1,12 @@
-//! The quantile Huber loss of Eq. (4) and its gradient, one sample per lane.
+//! The quantile Huber loss of Eq. (4), the smoothed quantile loss, and their gradients, one sample per lane.
 //!
 //! ```text
 //! δ_ij      = y_i − z_j                      raw z_j(x, a) of the action taken
-//! ρ         = |η_j − 1{δ < 0}| h_κ(δ)/κ      h_κ(δ) = t (δ − t/2),  t = clamp(δ, −κ, κ)
+//! ρ         = |η_j − 1{δ < 0}| h_κ(δ)/κ      Eq. (4);  h_κ(δ) = t (δ − t/2),  t = clamp(δ, −κ, κ)
+//!           = (η_j − ½) δ + h_κ(δ)/(2κ)      smoothed: the mean of the quantile loss over z_j ± κ, up to a constant
 //! 𝒥         = 1/(B K²) Σ_b Σ_i Σ_j ρ
 //! ∂𝒥/∂z_j   = −1/(B K²) Σ_i (1−η_j) c + (2η_j−1) p     c = clamp(δ_ij/κ, −1, 1),  p = clamp(δ_ij/κ, 0, 1)
+//!           = −1/(B K²) Σ_i (η_j − ½) + c/2            smoothed
 //! ```
 //!
 //! All K×K pairs without a branch: six operations each, three of them multiply-adds, because some processors have
@@ -31,6 +33,8 @@ pub(crate) struct Pairs<'a> {
     /// The levels η_1..η_K.
     pub eta: &'a [f32],
     pub kappa: f32,
+    /// Whether the loss is the smoothed one.
+    pub smooth: bool,
 }
 
 impl Pairs<'_> {
@@ -79,7 +83,7 @@ impl WithSimd for Gradient<'_> {
 impl Gradient<'_> {
     #[inline(always)]
     fn levels<S: Simd, const N: usize>(&mut self, simd: S, j: usize, column: usize) {
-        let Pairs { eta, kappa, width, .. } = self.pairs;
+        let Pairs { eta, kappa, width, smooth, .. } = self.pairs;
         let (k, columns) = (eta.len(), width / S::F32_LANES);
         let (zero, one, minus_one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0), simd.splat_f32s(-1.0));
         let inverse = simd.splat_f32s(1.0 / kappa);
@@ -88,10 +92,14 @@ impl Gradient<'_> {
         for n in 0..N {
             let z = self.pairs.taken(simd, j + n, column);
             minus_z[n] = simd.mul_f32s(simd.mul_f32s(minus_one, z), inverse);
-            rest[n] = simd.splat_f32s(1.0 - eta[j + n]);
-            tilt[n] = simd.splat_f32s(2.0 * eta[j + n] - 1.0);
+            rest[n] = simd.splat_f32s(if smooth { 0.5 } else { 1.0 - eta[j + n] });
+            tilt[n] = simd.splat_f32s(if smooth { 0.0 } else { 2.0 * eta[j + n] - 1.0 });
         }
+        // K (η − ½), or nothing.
         let mut sums = [zero; N];
+        for n in 0..N {
+            sums[n] = simd.splat_f32s(if smooth { k as f32 * (eta[j + n] - 0.5) } else { 0.0 });
+        }
         for targets in vectors::<S>(self.pairs.targets).chunks_exact(columns) {
             let y = targets[column];
             for n in 0..N {
@@ -125,7 +133,7 @@ impl WithSimd for Loss<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Pairs { eta, kappa, width, targets, .. } = self.pairs;
+        let Pairs { eta, kappa, width, targets, smooth, .. } = self.pairs;
         let columns = width / S::F32_LANES;
         let zero = simd.splat_f32s(0.0);
         let (upper, lower) = (simd.splat_f32s(kappa), simd.splat_f32s(-kappa));
@@ -134,16 +142,20 @@ impl WithSimd for Loss<'_> {
             *sum = zero;
             for (j, &eta) in eta.iter().enumerate() {
                 let z = self.pairs.taken(simd, j, column);
-                let (mut above, mut below) = (zero, zero);
+                let (mut above, mut below, mut plain) = (zero, zero, zero);
                 for targets in vectors::<S>(targets).chunks_exact(columns) {
                     let delta = simd.sub_f32s(targets[column], z);
+                    plain = simd.add_f32s(plain, delta);
                     let t = simd.max_f32s(simd.min_f32s(delta, upper), lower);
                     let rest = simd.mul_add_e_f32s(minus_half, t, delta);
                     above = simd.mul_add_e_f32s(simd.max_f32s(t, zero), rest, above);
                     below = simd.mul_add_e_f32s(simd.min_f32s(t, zero), rest, below);
                 }
-                *sum = simd.mul_add_e_f32s(simd.splat_f32s(eta / kappa), above, *sum);
-                *sum = simd.mul_add_e_f32s(simd.splat_f32s((1.0 - eta) / kappa), below, *sum);
+                let (up, down) = if smooth { (0.5, 0.5) } else { (eta, 1.0 - eta) };
+                let tilt = if smooth { eta - 0.5 } else { 0.0 };
+                *sum = simd.mul_add_e_f32s(simd.splat_f32s(up / kappa), above, *sum);
+                *sum = simd.mul_add_e_f32s(simd.splat_f32s(down / kappa), below, *sum);
+                *sum = simd.mul_add_e_f32s(simd.splat_f32s(tilt), plain, *sum);
             }
         }
     }

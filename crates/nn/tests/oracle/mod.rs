@@ -36,16 +36,43 @@ pub struct Rule {
     pub tie_break: f64,
     pub kappa: f64,
     pub double: bool,
+    pub smooth: bool,
     pub bounds: (f64, f64),
 }
 
 impl Rule {
+    /// 𝒥 of one sample: mean over the K×K pairs.
+    fn loss(self, y: &[f64], z: &[f64]) -> f64 {
+        if !self.smooth {
+            return huber::critic_loss(self.kappa, y, z);
+        }
+        let eta = buffer::eta(z.len());
+        let pair = |eta: f64, delta: f64| {
+            let t = delta.clamp(-self.kappa, self.kappa);
+            (eta - 0.5) * delta + t * (delta - t / 2.0) / (2.0 * self.kappa)
+        };
+        let total: f64 =
+            z.iter().zip(&eta).flat_map(|(z, eta)| y.iter().map(move |y| pair(*eta, y - z))).sum();
+        total / (y.len() * z.len()) as f64
+    }
+
+    /// −∂ρ/∂δ.
+    fn slope(self, eta: f64, delta: f64) -> f64 {
+        let clamped = delta.clamp(-self.kappa, self.kappa) / self.kappa;
+        if self.smooth {
+            return eta - 0.5 + clamped / 2.0;
+        }
+        let below = if delta < 0.0 { 1.0 } else { 0.0 };
+        (eta - below).abs() * clamped
+    }
+
     pub fn compiled(self, n_quantiles: usize) -> TargetRule {
         let rule = match &self.buffer {
             Some(buffer) => TargetRule::buffered(buffer, n_quantiles, self.tie_break, self.kappa),
             None => TargetRule::per_level(n_quantiles, self.kappa, 1.0),
         };
         let rule = rule.unwrap().within(self.bounds.0 as f32, self.bounds.1 as f32);
+        let rule = if self.smooth { rule.smooth() } else { rule };
         if self.double { rule.double() } else { rule }
     }
 }
@@ -175,7 +202,7 @@ pub fn loss(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sample
         let z = forward(online, &row(&sample.inputs, shape.n_inputs, s));
         let heads = z.chunks(shape.n_actions * k).zip(&y[s]);
         let a = sample.actions[s];
-        heads.map(|(z, y)| huber::critic_loss(rule.kappa, y, &z[a * k..(a + 1) * k])).sum()
+        heads.map(|(z, y)| rule.loss(y, &z[a * k..(a + 1) * k])).sum()
     };
     (0..batch).map(one).sum::<f64>() / batch as f64
 }
@@ -207,9 +234,7 @@ pub fn gradient(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sa
             let (output, eta) = ((head * shape.n_actions + sample.actions[s]) * k + j, eta[j]);
             for &y in &y[head] {
                 let delta = y - h.last().unwrap()[output];
-                let below = if delta < 0.0 { 1.0 } else { 0.0 };
-                let slope = (eta - below).abs() * delta.clamp(-rule.kappa, rule.kappa) / rule.kappa;
-                d_z[output] -= slope / (batch * k * k) as f64;
+                d_z[output] -= rule.slope(eta, delta) / (batch * k * k) as f64;
             }
         }
         for l in (0..online.len()).rev() {
