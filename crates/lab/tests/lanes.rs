@@ -18,8 +18,9 @@ use bqrl_mdp::lanes::EnvError;
 use bqrl_mdp::problems;
 use bqrl_mdp::trajectory::{End, Observation};
 use bqrl_runs::atomic;
+use bqrl_runs::lock::Lock;
 use bqrl_runs::reader::Run;
-use bqrl_runs::run_dir::{Lock, RunDir};
+use bqrl_runs::run_dir::RunDir;
 use serde_json::Value;
 
 /// Networks that are small enough for a test; a preset is named with them.

@@ -20,6 +20,7 @@ use std::path::Path;
 pub mod atomic;
 pub mod checkpoint;
 pub mod events;
+pub mod lock;
 pub mod log;
 pub mod model_dir;
 pub mod monitor;

@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::*;
-use crate::run_dir::{EPISODES_HEADER, EVALUATIONS_HEADER, Lock};
+use crate::lock::Lock;
+use crate::run_dir::{EPISODES_HEADER, EVALUATIONS_HEADER};
 
 const SUMMARY: &str = r#"{"run":"r","problem":"coin","algo":"deep-bqrl","episodes":2,"seeds":[7],"exact":true,
     "max_mean":0.5,"taus":[{"tau":0.1,"beta":0.1,"best_quantile":0.25},{"tau":0.5,"beta":0.2,"best_quantile":1}],
