@@ -251,7 +251,7 @@ impl SavedPlay {
     }
 }
 
-/// What rounding may add to a sum of rewards, as a part of it.
+/// The largest rounding error of a sum of rewards, relative to the sum.
 const ROUNDING: f64 = 1e-6;
 
 impl Episode {

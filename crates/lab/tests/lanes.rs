@@ -302,7 +302,7 @@ fn a_simulator_resumes_in_the_middle_of_episodes_to_the_same_bytes() {
             Err(RunError::Interrupted { step, .. }) => {
                 stops += 1;
                 assert_eq!(step, 3 * stops);
-                // What is there can be read.
+                // The unfinished run can be read.
                 let run = Run::read(pieces_dir.path()).unwrap();
                 assert!(!run.is_finished() && run.state.fraction() == step as f64 / 120.0);
             }

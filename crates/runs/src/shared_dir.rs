@@ -62,7 +62,7 @@ mod tests {
         let first = SharedDir::open(&path, &["figures", "missing"]).unwrap();
         assert_eq!(names(&path), [".bqrl-lock", "figures", "sweep.csv"]);
         assert!(names(&path.join("figures")).is_empty());
-        // What is there now may belong to the first.
+        // These temporary files may belong to the first process.
         leave();
         let second = SharedDir::open(&path, &["figures"]).unwrap();
         assert_eq!(names(&path), [".bqrl-lock", ".bqrl-x1.tmp", "figures", "sweep.csv"]);

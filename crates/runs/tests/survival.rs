@@ -57,7 +57,7 @@ fn check_blocks(loaded: &Loaded) {
     }
 }
 
-/// What a checkpoint of the run below holds: the next episode and the positions of the three logs.
+/// The contents of a checkpoint of the run below: the next episode and the positions of the three logs.
 type State = (u64, [Position; 3]);
 
 /// A run whose episodes are numbers: everything the crate offers, in the order that its documentation asks for.
