@@ -50,9 +50,14 @@ __all__ = [
 envs.register()
 
 
-def settings(algo: str) -> dict[str, Any]:
-    """The settings of an algorithm, such as "deep-bqrl", with their defaults: the preset that the command line uses too."""
-    return _bqrl.preset(algo)["agent"]
+def settings(algo: str, vector: bool = False) -> dict[str, Any]:
+    """The settings of an algorithm, such as "deep-bqrl", with their defaults: the preset that the command line uses too.
+
+    Args:
+        algo: the name of the algorithm on the command line.
+        vector: True for the defaults where observations are not `Discrete`. Agents choose between the two by themselves.
+    """
+    return _bqrl.preset(algo, vector)["agent"]
 
 
 def problems() -> dict[str, dict[str, str]]:

@@ -35,6 +35,9 @@ _ELSEWHERE = {
     "polyak": "zeta",
     "buffer_size": "replay_capacity",
     "gradient_steps": "updates_per_step",
+    "train_freq": "updates_per_step",
+    "learning_starts": "learning starts by itself, after 8 steps and one finished episode",
+    "exploration_final_eps": "epsilon, of QRDQN and TargetTracking",
     "net_arch": "hidden",
     "policy_kwargs": "hidden and n_quantiles are keywords of their own",
     "verbose": "learn(progress_bar=True)",
@@ -85,13 +88,17 @@ class Model:
         seed: ≥ 0; everything random follows from it, the seeds of episodes included.
         gamma: γ in (0, 1]: a reward of stage h counts γ^h. By default 1, or the environment's own where it is a `bqrl/…` one.
         horizon: ≥ 1, the longest an episode may be; by default the environment's time limit. Without one it is required.
-        horizon_is_task: True when nothing is left to earn at the horizon. False (the default, except for `bqrl/…`
-            environments) treats it as a cut-off: learning goes on as if the episode did.
-        reward_bounds: (low, high) of one step's reward, where known; agents scale by it.
-        settings: keys of the algorithm's preset, by the same names; `bqrl.settings("deep-bqrl")` lists them.
+        horizon_is_task: True (the default) ends the return at the horizon: nothing is earned after it, so nothing is
+            bootstrapped there. False treats the horizon as a cut-off: the agent learns as if the episode went on.
+        reward_bounds: (low, high) of one step's reward, where known. No agent here needs it; episodes in a saved model are
+            checked against it.
+        settings: keys of the algorithm's preset, by the same names. `bqrl.settings("deep-bqrl")` lists them with their
+            defaults for `Discrete` observations, `bqrl.settings("deep-bqrl", vector=True)` for all others.
     """
 
     algo: ClassVar[str]
+    # Whether the policy depends on the reward collected so far.
+    _looks_at_rewards: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -294,8 +301,8 @@ class Model:
         """What the agent does, learning nothing.
 
         A policy for a percentile looks at how far the episode is and at what was collected so far. `state` carries both
-        from call to call; the reward of the last action comes in by `reward`, or in the observations of an environment
-        that is wrapped in `bqrl.ObserveReward`.
+        from call to call. The reward of the last action is passed as `reward`, or comes with the observations of an
+        environment that is wrapped in `bqrl.ObserveReward`.
 
         Args:
             observation: one observation, or a batch of them.
@@ -303,14 +310,17 @@ class Model:
             episode_start: True where a new episode starts with this observation.
             deterministic: False draws the action where the policy is stochastic.
             risk_level: τ in (0, 1); by default the (first) level that the model was made for.
-            beta: β in (0, τ]; by default the model's at its own level, else τ. `TargetTracking` then maximises the
-                buffered quantile of that width instead of the point quantile.
+            beta: β in (0, τ]; by default the model's at its own level, else τ. If it is given, `TargetTracking` maximises
+                the buffered quantile of that width instead of the point quantile; without `ramps` it cannot, and aims at
+                the point quantile.
             reward: the reward that came with the observation, or one per observation.
 
         Returns:
             The action or actions, and the state to pass with the next observation: an array with one row
             (decisions taken, reward collected before them) per observation. `TargetTracking` adds the target that it
-            holds on to for the episode: (u, v, weight), where u = v says "reach v".
+            holds for the whole episode: (u, v, weight, ramp). With ramp = 0 it aims at the return v, and every return from
+            u on counts as reaching it. With ramp = k, a return between u and v counts in proportion; the width v − u comes
+            from the k-th entry of `ramps`. The weight is that of the target against the mean.
         """
         wrapped = isinstance(observation, dict) and set(observation) == {"observation", "reward"}
         if wrapped and not _is_wrapped(self.observation_space):
@@ -330,7 +340,8 @@ class Model:
         starts = None if episode_start is None else np.array(np.ravel(episode_start), np.bool_)
         rewards = None if reward is None else np.array(np.ravel(reward), np.float64)
         memory = None if state is None else np.atleast_2d(np.array(state, np.float64))
-        if memory is not None and rewards is None and not self._warned and not (starts is not None and starts.all()):
+        unknown = memory is not None and rewards is None and not (starts is not None and starts.all())
+        if unknown and self._looks_at_rewards and not self._warned:
             self._warned = True
             warnings.warn(
                 "predict was not told the rewards, which its policy looks at: pass reward=, or wrap the environment in "
@@ -553,7 +564,7 @@ def _describe(
         raise ValueError(f"{_arguments.one_line(name)} has no time limit: give horizon=, the longest an episode may be")
     horizon = _arguments.whole("horizon", horizon, 1)
     if horizon_is_task is None:
-        horizon_is_task = table is not None and horizon == table.horizon
+        horizon_is_task = True
     if gamma is None:
         gamma = 1.0 if table is None else table.discount
     if reward_bounds is None and table is not None:
@@ -586,102 +597,101 @@ def _is_wrapped(space: Any) -> bool:
 class DeepBQRL(Model):
     """Deep-BQRL, the paper's Algorithm 1: an ensemble of quantile critics, trained for one level.
 
-    Besides the arguments of `Model`, the settings of its preset:
+    Nothing needs to be scaled: vectors are normalised by their running mean and standard deviation, and returns by their
+    own scale, which is found while learning. The first update comes after 8 steps and one finished episode.
+
+    Besides the arguments of `Model`, the settings of its preset. "Vectors" are all observations other than `Discrete`.
 
     Args:
-        n_quantiles: K ≥ 1.
-        n_critics: M ≥ 2.
-        hidden: widths of the hidden layers.
-        kappa: κ > 0 of the Huber loss.
-        zeta: ζ in (0, 1], the rate of the soft update.
-        lambda_0: ≥ 0, exploration at first …
-        lambda_decay: > 0, … falling as 1/(1 + t/this): "500 episodes", "20000 steps", or a number of episodes.
-        score: "buffered" (the paper's), "point" or "mean".
-        tie_break: ≥ 0, the weight of the mean in the score.
-        output_scale: ≥ 0, a factor on the initial output weights.
-        output_bias: the initial output bias, in units of reward_scale.
-        learning_rate: > 0, the final step size.
-        learning_rate_extra: ≥ 0, extra initial step size, …
-        learning_rate_decay: > 0, … which falls as 1/(1 + t/this): "300 episodes", "20000 steps", or a number of episodes.
-        batch_size: ≥ 1.
-        replay_capacity: ≥ batch_size, transitions.
-        learning_starts: transitions before the first update.
-        updates_per_step: minibatches per step of the environment.
-        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
-        reward_scale: ≥ 0; 0 takes the largest |reward| of reward_bounds, or 1.
-        kernels: "auto", or the instructions to compute with.
+        n_quantiles: K from 1 to 1024, the quantiles of a critic. Default 8, for vectors 32.
+        n_critics: M from 2 to 256, the networks of the ensemble. Default 4.
+        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
+        kappa: κ > 0 of the Huber loss, in units of the returns. Default 0.2.
+        zeta: ζ in (0, 1], the rate of the soft update; larger during the first updates. Default 0.01, for vectors 0.005.
+        learning_rate: > 0, the step size of Adam. Default 0.0005, for vectors 0.001.
+        batch_size: from 1 to 65536, transitions in a minibatch. Default 24, for vectors 64.
+        replay_capacity: ≥ batch_size, the transitions that are remembered. Default 1000000.
+        updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. Default 1.0.
+        score: the statistic to maximise: "buffered" (the paper's), "point" (one quantile) or "mean". Default "buffered".
+        tie_break: ≥ 0, the weight of the mean in the score. Default 0.1.
+        lambda_0: ≥ 0, the first weight of the exploration bonus. Default 5.0, for vectors 1.0.
+        lambda_decay: > 0, the time after which half of that weight is left: "500 episodes", "20000 steps", or a number of
+            episodes. Default "500 episodes", for vectors "5000 steps".
+        optimism: the first value of every action, in units of the returns. Default 0.5.
+        optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 0.
+        reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
+        kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
     """
 
     algo = "deep-bqrl"
 
 
 class QRDQN(Model):
-    """QR-DQN, risk-neutral: quantile regression with one network and ε-greedy exploration. It serves every level alike.
+    """QR-DQN, risk-neutral: quantile regression for the mean. It serves every level with the same policy.
 
-    Besides the arguments of `Model`, the settings of its preset:
+    Network, replay, update and exploration are those of `TargetTracking`, so that the two can be compared. Nothing needs to
+    be scaled: vectors are normalised by their running mean and standard deviation, and returns by their own scale, which is
+    found while learning. The first update comes after 8 steps and one finished episode. The policy does not depend on the
+    collected reward, so `predict` needs no rewards.
+
+    Besides the arguments of `Model`, the settings of its preset. "Vectors" are all observations other than `Discrete`.
 
     Args:
-        n_quantiles: K ≥ 1.
-        hidden: widths of the hidden layers.
-        kappa: κ > 0 of the Huber loss.
-        zeta: ζ in (0, 1], the rate of the soft update.
-        epsilon_0: in [0, 1], exploration at first …
-        epsilon_decay: > 0, … falling as 1/(1 + t/this): "10 episodes", "20000 steps", or a number of episodes.
-        output_scale: ≥ 0, a factor on the initial output weights.
-        output_bias: the initial output bias, in units of reward_scale.
-        learning_rate: > 0, the final step size.
-        learning_rate_extra: ≥ 0, extra initial step size, …
-        learning_rate_decay: > 0, … which falls as 1/(1 + t/this): "300 episodes", "20000 steps", or a number of episodes.
-        batch_size: ≥ 1.
-        replay_capacity: ≥ batch_size, transitions.
-        learning_starts: transitions before the first update.
-        updates_per_step: minibatches per step of the environment.
-        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
-        reward_scale: ≥ 0; 0 takes the largest |reward| of reward_bounds, or 1.
-        kernels: "auto", or the instructions to compute with.
+        n_quantiles: K from 1 to 1024, the quantiles of a critic. Default 32.
+        n_critics: from 1 to 16 critics with common hidden layers; the least of them values the next action. Default 1, for
+            vectors 2.
+        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
+        kappa: κ > 0 of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
+        zeta: ζ in (0, 1], the rate of the soft update; larger during the first updates. Default 0.005.
+        learning_rate: > 0, the step size of Adam. Default 0.001.
+        batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64.
+        replay_capacity: ≥ batch_size, the transitions that are remembered. Default 1000000.
+        updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. `Discrete`
+            observations get more during the first 10,000 steps. Default 1.0.
+        epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first 5000
+            steps. Default 0.0, for vectors 0.1.
+        optimism: the first value of every action, in units of the returns. Default 1.0.
+        optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 3.
+        reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
+        kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
     """
 
     algo = "qr-dqn"
+    _looks_at_rewards = False
 
 
 class TargetTracking(Model):
-    """Target tracking: critics for every target return at once, so that one trained model serves every risk level.
+    """Target tracking: one run serves every risk level.
 
-    `predict(…, risk_level=0.1)` chooses the target at the root and follows it. Besides the arguments of `Model`, the
-    settings of its preset:
+    It learns the best probability of reaching any return, for all returns at once. The risk level is chosen when it acts: at
+    the start of an episode, `predict(…, risk_level=0.1)` takes the largest return that it expects to reach 9 times in 10. It
+    then holds this return as its target for the whole episode. Where the target leaves a choice, the mean decides.
+
+    Nothing needs to be scaled: vectors are normalised by their running mean and standard deviation, and returns by their own
+    scale, which is found while learning. The first update comes after 8 steps and one finished episode.
+
+    Besides the arguments of `Model`, the settings of its preset. "Vectors" are all observations other than `Discrete`.
 
     Args:
-        n_critics: M ≥ 1.
-        hidden: widths of the hidden layers of one network; every critic has one per action.
-        n_targets: ≥ 1 steps on the range of returns; up to one of them is given away.
-        ramps: in (0, 1], widths for the buffered quantile (`beta=` in `predict`) as parts of the range; [] does without.
-        weights: in [0, 1], how much the probability of reaching a target counts against the mean.
-        return_low: the smallest return that is told apart …
-        return_high: … and the largest; both 0: found while learning.
-        behaviour_tau: levels in (0, 1) that are played for while learning, one drawn per episode.
-        thompson_decay: > 0; an episode follows a single critic with probability 1/(1 + t/this), in episodes or steps.
-        prior_scale: ≥ 0, the size of the random priors …
-        prior_decay: > 0, … falling as 1/(1 + t/this), in episodes or steps.
-        root_margin: ≥ 0, how far a target may be missed at the root and still count as reached.
-        zeta: ζ in (0, 1], the rate of the soft update.
-        output_scale: ≥ 0, a factor on the initial output weights.
-        output_bias: the initial output bias: optimistic when positive.
-        learning_rate: > 0, the final step size.
-        learning_rate_extra: ≥ 0, extra initial step size, …
-        learning_rate_decay: > 0, … which falls as 1/(1 + t/this): "300 episodes", "20000 steps", or a number of episodes.
-        weight_decay: ≥ 0, at first …
-        weight_decay_decay: > 0, … falling as 1/(1 + t/this), in episodes or steps.
-        batch_size: ≥ 1.
-        replay_capacity: ≥ 1, transitions.
-        learning_starts: transitions before the first update.
-        updates_per_root: > 0, minibatches per step: this over the root of the steps so far …
-        updates_per_step: > 0, … at most this many.
-        bootstrap: in (0, 1], the share of the transitions that a critic learns from.
-        imagined: ≥ 0, weight of imagined trials that keep untried actions attractive, where states are one-hot, falling …
-        imagined_decay: > 0, … as 1/(1 + transitions/this).
-        stage_thermometer: the longest horizon whose stages are told apart one by one, where rewards add up.
-        state_encoding: "auto", "one-hot" or "thermometer", for discrete observations.
-        kernels: "auto", or the instructions to compute with.
+        n_quantiles: K from 1 to 1024, the quantiles of a critic. Default 64.
+        n_critics: from 1 to 16 critics with common hidden layers; the least of them values the next action. Default 1, for
+            vectors 2.
+        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
+        ramps: at most 8 widths in (0, 10] for the buffered quantile (`beta=` in `predict`), as shares of the range of
+            returns. 1 is CVaR; with [] the point quantile's target is used instead. Default [0.3, 1.0], for vectors [].
+        kappa: κ > 0 of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
+        zeta: ζ in (0, 1], the rate of the soft update; larger during the first updates. Default 0.005.
+        learning_rate: > 0, the step size of Adam. Default 0.001.
+        batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64.
+        replay_capacity: ≥ batch_size, the transitions that are remembered. Default 1000000.
+        updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. `Discrete`
+            observations get more during the first 10,000 steps. Default 1.0.
+        epsilon: in [0, 1], the share of random actions in the episodes that explore; if it is positive, it falls to this
+            from 1 over the first 5000 steps. Default 0.0, for vectors 0.1.
+        optimism: the first value of every action, in units of the returns. Default 1.0.
+        optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 3.
+        reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
+        kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
     """
 
     algo = "target-tracking"

@@ -67,7 +67,7 @@ def models(root: Path) -> list[Path]:
         for name, env in (("python", TimeLimit(Diary(), 10)), ("table", "bqrl/FrozenLake-v0")):
             path = root / f"{kind.__name__}-{name}"
             if not path.exists():
-                few = {"n_critics": 2, "n_targets": 6} if kind is bqrl.TargetTracking else {}
+                few = {"n_quantiles": 6} if kind is bqrl.TargetTracking else {}
                 kind(env, **TINY, **few).learn(37).save(path)
             made.append(path)
     return made

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-SMALL = {"hidden": [8], "batch_size": 4, "learning_starts": 4, "replay_capacity": 1000}
+SMALL = {"hidden": [8], "batch_size": 4, "replay_capacity": 1000}
 
 
 class Diary(gymnasium.Env):

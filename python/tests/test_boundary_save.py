@@ -187,7 +187,7 @@ def limited(path, size):
     """A process whose files may not grow beyond some size, as on a full disk."""
     script = """
 import resource, signal, sys, bqrl
-model = bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8], batch_size=4, learning_starts=4, replay_capacity=1000)
+model = bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8], batch_size=4, replay_capacity=1000)
 model.learn(total_episodes=20)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
@@ -255,7 +255,7 @@ def test_ctrl_c_in_the_middle_of_a_save_leaves_a_whole_model(model, tmp_path):
 def test_a_killed_save_leaves_the_one_before(tmp_path):
     script = """
 import os, sys, threading, bqrl
-model = bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8], batch_size=4, learning_starts=4, replay_capacity=1000)
+model = bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8], batch_size=4, replay_capacity=1000)
 model.learn(total_episodes=1)
 model.save(sys.argv[1])
 threading.Timer(float(sys.argv[2]), lambda: os._exit(9)).start()

@@ -24,7 +24,7 @@ KINDS = [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking]
 
 
 def made(kind, env):
-    few = {"n_critics": 2, "n_targets": 6} if kind is bqrl.TargetTracking else {}
+    few = {"n_quantiles": 6} if kind is bqrl.TargetTracking else {}
     return kind(TimeLimit(Diary(), 10) if env == "python" else env, seed=3, **SMALL, **few)
 
 
@@ -235,7 +235,7 @@ DAEMON = """
 import sys, threading, time
 import gymnasium, numpy as np
 import bqrl
-model = bqrl.QRDQN(sys.argv[1], hidden=[4], batch_size=4, learning_starts=4, replay_capacity=1000)
+model = bqrl.QRDQN(sys.argv[1], hidden=[4], batch_size=4, replay_capacity=1000)
 seen = model.observation_space.sample()
 uses = {
     "learn": lambda: model.learn(10**9),
@@ -303,7 +303,7 @@ def test_little_room_for_recursion():
 import sys, gymnasium, bqrl
 sys.path.insert(0, sys.argv[1])
 from support import Diary
-model = bqrl.QRDQN(Diary(), horizon=10, hidden=[4], learning_starts=4, batch_size=4)
+model = bqrl.QRDQN(Diary(), horizon=10, hidden=[4], batch_size=4)
 for limit in range(4, 80):
     try:
         sys.setrecursionlimit(limit)

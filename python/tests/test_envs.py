@@ -1,10 +1,15 @@
 """Our problems as Gymnasium environments, and the surface of the package."""
 
 import inspect
+import json
+import re
 
 import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
+from support import Shaped
 
 import bqrl
 from bqrl import _bqrl
@@ -41,8 +46,47 @@ def test_the_horizon_ends_the_episode():
 
 @pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
 def test_every_setting_is_documented_and_none_else(kind):
-    documented = {line.split(":")[0].strip() for line in inspect.getdoc(kind).splitlines() if line.startswith("    ")}
-    assert documented == set(bqrl.settings(kind.algo))
+    _, arguments = inspect.getdoc(kind).split("\nArgs:\n")
+    entries = [" ".join(entry.split()) for entry in re.split(r"^    (?=\S)", arguments, flags=re.MULTILINE)[1:]]
+    documented = dict(entry.split(": ", 1) for entry in entries)
+    plain, vector = bqrl.settings(kind.algo), bqrl.settings(kind.algo, vector=True)
+    assert set(documented) == set(plain) == set(vector)
+    # With its default, and the one for vectors where that is another.
+    for key, text in documented.items():
+        other = "" if vector[key] == plain[key] else f", for vectors {json.dumps(vector[key])}"
+        assert text.endswith(f" Default {json.dumps(plain[key])}{other}."), (key, text)
+
+
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
+def test_defaults_follow_the_observations(kind):
+    assert settings_of(kind("bqrl/AssetSelling-v0")) == bqrl.settings(kind.algo)
+    assert settings_of(kind("FrozenLake-v1")) == bqrl.settings(kind.algo)
+    for space in (spaces.Box(-1, 1, (2,)), spaces.Box(0, 255, (8, 8), np.uint8), spaces.MultiBinary(5)):
+        assert settings_of(kind(Shaped(space), horizon=5)) == bqrl.settings(kind.algo, vector=True)
+    # What is given stays.
+    assert settings_of(kind("CartPole-v1", hidden=[7], zeta=1))["hidden"] == [7]
+
+
+def settings_of(model):
+    """The settings that a model was made with."""
+    tomllib = pytest.importorskip("tomllib")  # Python 3.10 has none.
+    agent = tomllib.loads(model.config)["agent"]
+    assert agent.pop("kind") == model.algo
+    return agent
+
+
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
+def test_numbers_may_be_whole_where_a_fraction_is_possible(kind):
+    for updates in (2, 2.0, np.int64(2), np.float32(2)):
+        assert settings_of(kind("CartPole-v1", updates_per_step=updates, optimism=1))["updates_per_step"] == 2.0
+    with pytest.raises(ValueError, match="n_quantiles"):
+        kind("CartPole-v1", n_quantiles=2.5)
+
+
+def test_a_fraction_of_an_update_per_step_is_one_every_few_steps():
+    model = bqrl.DeepBQRL("CartPole-v1", updates_per_step=0.25, hidden=[4]).learn(100)
+    before = model.num_updates
+    assert model.learn(100).num_updates == before + 25
 
 
 def test_every_class_is_an_algorithm_of_the_command_line():

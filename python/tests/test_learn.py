@@ -32,7 +32,9 @@ def test_every_supported_observation_is_learned_from(space, kind, tmp_path):
     model = kind(Shaped(space), horizon=5, horizon_is_task=True, **SMALL)
     model.learn(total_timesteps=60)
     assert (model.num_timesteps, model.num_episodes) == (60, 12)
-    assert model.num_updates > 100 if kind is bqrl.TargetTracking else model.num_updates == 57
+    # One update per step from the eighth on. Where states are few, these two agents make more at first.
+    many = isinstance(space, spaces.Discrete) and kind is not bqrl.DeepBQRL
+    assert model.num_updates > 500 if many else model.num_updates == 53
     one, state = model.predict(space.sample())
     assert one in (0, 1) and state[0, :2].tolist() == [1.0, 0.0]
     model.save(tmp_path / "model")
@@ -41,7 +43,7 @@ def test_every_supported_observation_is_learned_from(space, kind, tmp_path):
     vector = SyncVectorEnv([lambda: Shaped(space)] * 3)
     batch, _ = vector.reset(seed=1)
     actions, state = again.predict(batch)
-    assert actions.shape == (3,) and state.shape == (3, 5 if kind is bqrl.TargetTracking else 2)
+    assert actions.shape == (3,) and state.shape == (3, 6 if kind is bqrl.TargetTracking else 2)
     kind(vector, horizon=5, horizon_is_task=True, **SMALL).learn(total_timesteps=60)
 
 
@@ -118,19 +120,19 @@ def ends(model, tmp_path):
     return replay(tmp_path, "ends")
 
 
-def test_a_time_limit_is_a_cut_off_unless_the_horizon_is_the_task(tmp_path):
+def test_a_time_limit_ends_the_return_unless_it_is_called_a_cut_off(tmp_path):
     endless = lambda: TimeLimit(gymnasium.make("CartPole-v1").unwrapped, 3)  # noqa: E731
-    cut = bqrl.DeepBQRL(endless(), **SMALL).learn(total_episodes=2)
-    assert cut.horizon == 3
-    assert ends(cut, tmp_path / "cut") == [0, 0, 3, 0, 0, 3]
-    task = bqrl.DeepBQRL(endless(), horizon_is_task=True, **SMALL).learn(total_episodes=2)
+    task = bqrl.DeepBQRL(endless(), **SMALL).learn(total_episodes=2)
+    assert task.horizon == 3
     assert ends(task, tmp_path / "task") == [0, 0, 2, 0, 0, 2]
+    cut = bqrl.DeepBQRL(endless(), horizon_is_task=False, **SMALL).learn(total_episodes=2)
+    assert ends(cut, tmp_path / "cut") == [0, 0, 3, 0, 0, 3]
     # Cut off before the horizon: not the task's end.
-    early = bqrl.DeepBQRL(endless(), horizon=5, horizon_is_task=True, **SMALL).learn(total_episodes=2)
+    early = bqrl.DeepBQRL(endless(), horizon=5, **SMALL).learn(total_episodes=2)
     assert ends(early, tmp_path / "early") == [0, 0, 3, 0, 0, 3]
-    # Without a limit in the environment the horizon is kept by us.
+    # Without a limit in the environment, the model ends the episode at the horizon itself.
     ours = bqrl.DeepBQRL(gymnasium.make("CartPole-v1").unwrapped, horizon=4, **SMALL).learn(total_episodes=2)
-    assert ends(ours, tmp_path / "ours") == [0, 0, 0, 3] * 2
+    assert ends(ours, tmp_path / "ours") == [0, 0, 0, 2] * 2
     table = bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL).learn(total_episodes=30)
     assert set(ends(table, tmp_path / "table")) <= {0, 1}
 
@@ -158,26 +160,66 @@ def test_deep_bqrl_learns_to_sell():
 
 def test_deep_bqrl_plays_safe_where_a_risk_neutral_learner_gambles():
     # Three times 1 for sure, or 5 with probability .4. The mean is largest when one always gambles, which returns 0 with
-    # probability .6^3 = .216 > .2. The best Q_.2 is 3, by never gambling.
+    # probability .6^3 = .216 > .2. The best Q_.2 is 3, by never gambling. Optimism makes sure that both try the gamble.
     env = gymnasium.make("bqrl/GambleChain-v0", horizon=3, win=5)
     for seed in (1, 2, 3):
         attained = {}
         for score in ("buffered", "mean"):
-            model = bqrl.DeepBQRL(env, risk_level=0.2, score=score, seed=seed).learn(total_episodes=600)
+            model = bqrl.DeepBQRL(env, risk_level=0.2, score=score, optimism=3.0, seed=seed).learn(total_episodes=600)
             attained[score] = model.evaluate().quantile
         assert attained["buffered"] == 3.0 > attained["mean"]
 
 
 def test_target_tracking_serves_every_level_from_one_run():
-    # Q* = 19/24, 23/24 and 1. Measured after 100 episodes: 18 or 19, 23 and 24; untrained at most 11, 16 and 22. The bound
-    # leaves room for other instructions, which round differently.
+    # Q* = 19/24, 23/24 and 1. Measured after 300 episodes with seeds 1 to 5: 18, 21 or 22, and 24. The bound leaves room for
+    # other instructions, which round differently.
     for seed in (1, 2, 3):
-        model = bqrl.TargetTracking("bqrl/AssetSelling-v0", seed=seed, hidden=[32], n_critics=4)
-        model.learn(total_episodes=100)
+        model = bqrl.TargetTracking("bqrl/AssetSelling-v0", seed=seed)
+        model.learn(total_episodes=300)
         reached = [24 * model.evaluate(risk_level=level).quantile for level in (0.1, 0.5, 0.9)]
         assert reached[0] > 15.5 and reached[1] > 20.5 and reached[2] > 22.5, reached
         actions = [model.predict(np.arange(1, 25), risk_level=level)[0] for level in (0.1, 0.9)]
         assert not np.array_equal(*actions)
+
+
+def test_target_tracking_learns_to_balance_without_any_settings():
+    # CartPole-v1 pays 1 a step until the pole falls, at most 500; random actions get about 20. Measured after 6000 steps with
+    # seeds 1, 2, 3: 485, 347 and 461 at the level 0.1; 483, 359 and 461 at 0.9.
+    model = bqrl.TargetTracking("CartPole-v1", seed=1).learn(total_timesteps=6000)
+    for level in (0.1, 0.9):
+        assert model.evaluate(episodes=20, risk_level=level).mean >= 120
+
+
+@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
+@pytest.mark.parametrize("env", ["CartPole-v1", "FrozenLake-v1"])
+def test_the_scale_of_rewards_does_not_matter(kind, env):
+    def learned(scale):
+        scaled = gymnasium.wrappers.TransformReward(gymnasium.make(env), lambda reward: scale * reward)
+        actions = []
+        model = kind(Watched(scaled, actions), seed=1, hidden=[16]).learn(total_timesteps=500)
+        return actions, model.weights()
+
+    actions, weights = learned(1.0)
+    assert len(set(actions)) > 1
+    # 2^20 and 2^-20, about a million and a millionth, change no digit of any number: the same networks, bit for bit. Other
+    # factors round differently: the same actions, for a while.
+    for scale, steps in ((2.0**20, 500), (2.0**-20, 500), (1e6, 200), (1e-6, 200)):
+        scaled_actions, scaled_weights = learned(scale)
+        differs = [step for step in range(steps) if scaled_actions[step] != actions[step]]
+        assert not differs, f"rewards times {scale}: another action at step {differs[0]}"
+        assert steps < 500 or scaled_weights == weights, f"rewards times {scale}: other networks"
+
+
+class Watched(gymnasium.Wrapper):
+    """Writes down the actions."""
+
+    def __init__(self, env, actions):
+        super().__init__(env)
+        self.actions = actions
+
+    def step(self, action):
+        self.actions.append(int(action))
+        return self.env.step(action)
 
 
 def test_the_mean_of_what_is_played_agrees_with_the_exact_one():
@@ -207,8 +249,9 @@ class Played(gymnasium.Env):
 
 
 def test_other_threads_run_while_it_learns():
-    model = bqrl.DeepBQRL("CartPole-v1", hidden=[256, 256], n_critics=8, batch_size=256, learning_starts=256)
-    model.learn(total_timesteps=256)
+    model = bqrl.DeepBQRL("CartPole-v1", hidden=[256, 256], n_critics=8, batch_size=256)
+    # Until the first update.
+    model.learn(10**6, callback=lambda model, episode: model.num_updates == 0)
     # An update takes milliseconds without a single Python instruction: a thread that counts gets most of that time.
     # Were Python held, it would advance only between steps, a few times per step.
     counted, done = [0], threading.Event()

@@ -69,6 +69,14 @@ def test_a_caller_who_forgets_the_rewards_is_told_once():
     model.predict(5, state)
 
 
+def test_a_policy_that_does_not_depend_on_rewards_asks_for_none():
+    # Warnings are errors in these tests.
+    model = bqrl.QRDQN("bqrl/AssetSelling-v0", **SMALL).learn(total_episodes=20)
+    _, state = model.predict(5)
+    action, _ = model.predict(7, state)
+    assert all(model.predict(7, state, reward=reward)[0] == action for reward in (0.0, 0.5, -1e6))
+
+
 def test_a_model_for_one_level_refuses_others(model):
     assert model.predict(5, risk_level=0.1)[0] == model.predict(5)[0]
     with pytest.raises(ValueError, match=r"trained for risk_level=0.1"):
@@ -91,22 +99,61 @@ def test_a_target_is_held_for_the_episode_and_can_be_set_from_outside():
     model = bqrl.TargetTracking("bqrl/AssetSelling-v0", seed=1).learn(total_episodes=150)
     _, careful = model.predict(5, risk_level=0.1)
     _, bold = model.predict(5, risk_level=0.9)
-    assert careful.shape == (1, 5) and careful[0, 2] == careful[0, 3] < bold[0, 3] <= 1
+    # (stage, collected, u, v, weight, ramp): returns from u on count as reaching v.
+    assert careful.shape == (1, 6) and careful[0, 2] <= careful[0, 3] < bold[0, 3] <= 1
+    assert 0 <= careful[0, 4] <= 1 and careful[0, 5] == bold[0, 5] == 0
     # Later calls go by the state, whatever level they name.
     offers = np.arange(25)
-    at = lambda state: np.tile(np.append([3.0, 0.0], state[0, 2:]), (25, 1))
+    at = lambda state: np.tile(np.append([3.0, 0.0], state[0, 2:]), (25, 1))  # noqa: E731
     one, _ = model.predict(offers, at(careful), reward=np.zeros(25), risk_level=0.1)
     two, kept = model.predict(offers, at(careful), reward=np.zeros(25), risk_level=0.9)
     assert one.tolist() == two.tolist() and (kept[:, 2:] == careful[0, 2:]).all()
-    # Who holds on to more sells less.
-    three, _ = model.predict(offers, at(bold), reward=np.zeros(25))
-    assert three.sum() != one.sum()
+    # A target that is set from outside: the model sells what reaches it, and waits with less.
+    waits = {}
+    for target in (14, 22):
+        row = np.array([[3.0, 0.0, target / 24, target / 24, 1.0, 0.0]])
+        actions, kept = model.predict(offers, at(row), reward=np.zeros(25))
+        waits[target] = actions.sum()
+        assert (kept[:, 2:] == row[0, 2:]).all()
+    assert waits[14] < waits[22]
     # A buffered quantile clips between two returns.
     _, clipped = model.predict(5, risk_level=0.5, beta=0.5)
-    assert clipped[0, 2] < clipped[0, 3] and clipped[0, 4] == 1
+    assert clipped[0, 2] < clipped[0, 3] and 0.9 < clipped[0, 4] <= 1 and clipped[0, 5] in (1, 2)
     assert model.evaluate(risk_level=0.5, beta=0.5).buffered_quantile > 0.5
-    with pytest.raises(ValueError, match="state has 2 columns, want 5"):
+    with pytest.raises(ValueError, match="state has 2 columns, want 6"):
         model.predict(5, np.zeros((1, 2)), reward=0.0)
+
+
+FORGED = {
+    "u": (2, [np.nan, np.inf, -np.inf]),
+    "v": (3, [np.nan, np.inf, -np.inf]),
+    "weight": (4, [-0.1, 1.1, np.nan, np.inf]),
+    "ramp": (5, [-1.0, 0.5, 3.0, 1e30, np.nan, np.inf]),
+}
+
+
+@pytest.mark.parametrize("place", FORGED)
+def test_a_forged_target_is_refused(place):
+    # Two ramps: 0, 1 and 2 are the only numbers of one.
+    model = bqrl.TargetTracking("bqrl/AssetSelling-v0", ramps=[0.3, 1.0], **SMALL).learn(total_episodes=20)
+    _, state = model.predict(5, risk_level=0.5)
+    column, values = FORGED[place]
+    for value in values:
+        forged = state.copy()
+        forged[0, column] = value
+        with pytest.raises(ValueError, match="state"):
+            model.predict(5, forged, reward=0.0)
+        # Where a new episode starts, the state is not read further than it must be finite.
+        if np.isfinite(value):
+            model.predict(5, forged, np.array([True]), reward=0.0)
+    model.predict(5, state, reward=0.0)
+
+
+def test_a_model_without_ramps_serves_a_buffered_quantile_by_the_point_quantile():
+    model = bqrl.TargetTracking("bqrl/AssetSelling-v0", ramps=[], **SMALL).learn(total_episodes=50)
+    _, point = model.predict(5, risk_level=0.5)
+    _, buffered = model.predict(5, risk_level=0.5, beta=0.5)
+    assert point.tolist() == buffered.tolist() and point[0, 5] == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +184,7 @@ def test_the_target_is_computed_only_where_an_episode_starts():
         def step(self, action):
             return np.zeros(4, np.float32), 1.0, True, False, {}
 
-    small = dict(hidden=[8], n_critics=2, learning_starts=10**6)
+    small = dict(hidden=[8], updates_per_step=0)
     model = bqrl.TargetTracking(Starts(), horizon=1, **small).learn(total_episodes=2000)
     seen = np.zeros(4, np.float32)
     _, state = model.predict(seen)

@@ -457,7 +457,7 @@ def bridge(steps=200_000):
             return self.result
 
     env = Nothing()
-    model = bqrl.QRDQN(env, horizon=1000, hidden=[1], n_quantiles=1, learning_starts=1 << 40, epsilon_0=0.0)
+    model = bqrl.QRDQN(env, horizon=1000, hidden=[1], n_quantiles=1, updates_per_step=0.0, epsilon=0.0)
     model.learn(1000)
     start = time.perf_counter()
     for _ in range(steps):

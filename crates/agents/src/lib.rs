@@ -71,22 +71,25 @@ pub struct Memo {
 /// A lane that waits for an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
+    /// Which.
+    pub lane: usize,
     /// The memory of its episode.
     pub memo: &'a Memo,
     /// Its input x.
     pub x: Input<'a>,
 }
 
-/// The target of an episode: the policy maximises w·clip((R−u)/(v−u), 0, 1) + (1−w)·R, with the last R on the scale 0..1
-/// of the return range. Where u = v the first part is 1{R ≥ v}.
+/// The target of an episode: the policy maximises w U(R) + (1−w) R/σ, where U is a step or a ramp.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Target {
     /// u: a return below it gains nothing.
     pub u: f64,
-    /// v: a return above it gains no more.
+    /// v: a return above it gains no more. With a step, every return from u on gains the same, and v is the return aimed at.
     pub v: f64,
     /// w: the weight of the target against the mean.
     pub weight: f64,
+    /// 0: U is the step 1{R ≥ u}. k: U is clip((R−u)/(v−u), 0, 1), with the agent's k-th ramp.
+    pub ramp: usize,
 }
 
 /// The statistic to maximise at a level (τ, β).

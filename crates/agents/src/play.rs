@@ -174,7 +174,7 @@ impl Play {
         let open =
             self.episodes.iter().enumerate().filter_map(|(lane, episode)| Some((lane, episode.as_ref()?)));
         let (lanes, waiting): (Vec<usize>, Vec<Waiting>) =
-            open.map(|(lane, episode)| (lane, Waiting { memo: &episode.memo, x: episode.x() })).unzip();
+            open.map(|(lane, episode)| (lane, Waiting { lane, memo: &episode.memo, x: episode.x() })).unzip();
         let mut actions = vec![None; self.episodes.len()];
         if !lanes.is_empty() {
             let chosen = player.act(&lanes, &waiting);
@@ -450,7 +450,7 @@ mod tests {
         }
 
         fn act(&mut self, lanes: &[usize], waiting: &[Waiting]) -> Vec<usize> {
-            for (lane, Waiting { memo, x }) in lanes.iter().zip(waiting) {
+            for (lane, Waiting { memo, x, .. }) in lanes.iter().zip(waiting) {
                 assert_eq!(memo.critic, Some(*lane));
                 assert_eq!(*x.observation, Observation::Index(x.stage));
             }

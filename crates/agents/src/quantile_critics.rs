@@ -1,66 +1,67 @@
-//! The common part of Deep-BQRL and QR-DQN: M quantile critics z_θm(x, a) of the remaining return, the replay 𝒟 that they
-//! learn from, and their settings.
+//! The common part of Deep-BQRL, QR-DQN and target tracking: quantile critics z_θm(x, a) of the remaining return, the replay 𝒟
+//! that they learn from, and their settings.
 //!
 //! ```text
-//! store     𝒟 ← 𝒟 ∪ {(x, a, r, x', d)}                      rewards divided by reward_scale
-//! learn     for every stored transition, updates_per_step times:
-//!             ℬ ~ 𝒟 uniformly;  y_m,i = r + (1−d) z̃_θ̄m,i(x', a_m⁺),  a_m⁺ the argmax of the rule's score   Eq. (3)
+//! store     𝒟 ← 𝒟 ∪ {(x, a, r, x', d)}                      rewards in units of σ, the scale of the returns (experience::unit)
+//! learn     for every stored transition, max(updates_per_step, early/√t) times:
+//!             ℬ ~ 𝒟 uniformly;  y_m,i = r + (1−d) z̃_θ̄m,i(x', a_m⁺)                                          Eq. (3)
 //!             θ_m ← Adam on 𝒥_m = mean of ρ_{η_j}^κ(y_m,i − z_θm,j(x, a)), raw z                           Eq. (4)
 //!             θ̄_m ← (1−ζ) θ̄_m + ζ θ_m                                                                     Eq. (5)
-//! α_t       = learning_rate + learning_rate_extra / (1 + t/learning_rate_decay)
 //! ```
 //!
-//! The two differ in the score that chooses a⁺ and in the exploration; these are in their own files.
+//! The three agents differ in a⁺, the next action that y continues with, and in the score that they act by; these are in their own
+//! files. Choices that the paper leaves open, for all three (decision 0011): hidden layers are normalised; r is the sum of the next
+//! ⌈H/100⌉ rewards, at most five, and x' follows the last of them; ζ is larger during the first updates.
+//!
+//! Optimism: every action has the value `optimism` σ at first. Where states are indices without an order, a network forgets this for
+//! actions that were never tried. There, an action that was tried fewer than `optimistic_tries` times in a state also learns from
+//! imagined transitions, which end at once with the largest return seen.
 
 use bqrl_math::buffer::eta;
 use bqrl_math::rng::{Purpose, Rng, stream};
-use bqrl_math::schedule::{Clock, Span};
+use bqrl_math::schedule::Clock;
 use bqrl_math::score::{Score, sort};
-use bqrl_mdp::env::EnvSpec;
-use bqrl_nn::{Adam, Ensemble, Init, Shape, TargetRule, Which};
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
+use bqrl_mdp::trajectory::Observation;
+use bqrl_nn::{Adam, Choice, Ensemble, Head, Init, Shape, TargetRule, Which};
 use serde::{Deserialize, Serialize};
 
-use crate::experience::encode::{Encoder, StateEncoding, reward_scale};
-use crate::experience::minibatch::Minibatch;
+use crate::experience::encode::{Encoder, Moments};
+use crate::experience::minibatch::{Imagined, Minibatch};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
-use crate::settings::{count, fits, hidden_layers, not_negative, positive, positive_span, require, share};
+use crate::experience::unit::ReturnUnit;
+use crate::settings::{count, fits, hidden_layers, not_negative, positive, require, share};
 use crate::{
     AgentError, Input, Kernels, LearnError, Part, Prediction, RestoreError, Transition, Waiting, finite,
 };
 
-/// The settings that both agents have.
+/// The settings that the three agents have.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CriticConfig {
     /// K.
     pub n_quantiles: usize,
+    /// M.
+    pub n_critics: usize,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// κ.
+    /// κ, in units of σ.
     pub kappa: f64,
     /// ζ.
     pub zeta: f64,
-    /// Factor on the initial output weights.
-    pub output_scale: f64,
-    /// Initial output bias, in units of `reward_scale`.
-    pub output_bias: f64,
-    /// Final step size.
+    /// Step size of Adam.
     pub learning_rate: f64,
-    /// Extra initial step size, …
-    pub learning_rate_extra: f64,
-    /// … which falls as 1/(1 + t/this).
-    pub learning_rate_decay: Span,
     /// |ℬ|.
     pub batch_size: usize,
     /// Transitions held in 𝒟.
     pub replay_capacity: usize,
-    /// Transitions before the first update.
-    pub learning_starts: usize,
-    /// Minibatches per environment step.
-    pub updates_per_step: usize,
-    /// How a discrete state is written.
-    pub state_encoding: StateEncoding,
-    /// The reward that counts as 1 for the critics; 0 takes the largest |reward| that the problem names.
+    /// Minibatches per environment step; a fraction makes one every few steps.
+    pub updates_per_step: f64,
+    /// The first value of every action, in units of σ.
+    pub optimism: f64,
+    /// Tries of an action in an unordered state before it loses its optimistic value.
+    pub optimistic_tries: u32,
+    /// σ, the return that counts as 1 for the critics; 0 finds it while learning.
     pub reward_scale: f64,
     /// Instructions to compute with. Variants differ in the last bits.
     pub kernels: Kernels,
@@ -74,99 +75,158 @@ impl CriticConfig {
         count("batch_size", self.batch_size, 1..=65_536)?;
         let holds = self.replay_capacity >= self.batch_size;
         require("replay_capacity", holds, "be at least batch_size", &self.replay_capacity)?;
-        count("learning_starts", self.learning_starts, 0..=self.replay_capacity)?;
-        count("updates_per_step", self.updates_per_step, 0..=1000)?;
+        let updates = (0.0..=1000.0).contains(&self.updates_per_step);
+        require("updates_per_step", updates, "lie in [0, 1000]", &self.updates_per_step)?;
         share("zeta", self.zeta)?;
         positive("kappa", self.kappa)?;
+        let single = (self.kappa as f32).is_normal() && (1.0 / self.kappa as f32).is_normal();
+        require("kappa", single, "be a positive number in single precision", &self.kappa)?;
         positive("learning_rate", self.learning_rate)?;
-        positive_span("learning_rate_decay", &self.learning_rate_decay)?;
-        not_negative("learning_rate_extra", self.learning_rate_extra)?;
-        not_negative("output_scale", self.output_scale)?;
+        let single = (self.optimism as f32).is_finite();
+        require("optimism", single, "be a number in single precision", &self.optimism)?;
         not_negative("reward_scale", self.reward_scale)
     }
 
-    /// The sizes of the critics for a problem.
-    pub fn shape(&self, n_critics: usize, spec: &EnvSpec) -> Shape {
-        let encoder = Encoder::new(spec, self.state_encoding, reward_scale(self.reward_scale, spec));
+    /// The sizes of the networks.
+    pub fn shape(&self, design: &Design, encoder: &Encoder, spec: &EnvSpec) -> Shape {
+        let (n_twins, n_critics) =
+            if design.shared_trunk { (self.n_critics, 1) } else { (1, self.n_critics) };
         Shape {
             n_inputs: encoder.width(),
             hidden: self.hidden.clone(),
-            layer_norm: false,
-            n_heads: 1,
+            layer_norm: true,
+            n_heads: design.heads.len(),
+            n_twins,
             n_actions: spec.n_actions,
             n_quantiles: self.n_quantiles,
             n_critics,
         }
     }
+}
 
-    /// The rule that compares next actions by a score.
-    pub(crate) fn rule(&self, score: &Score) -> Result<TargetRule, AgentError> {
+/// How an agent uses the critics.
+#[derive(Clone, Debug)]
+pub struct Design {
+    /// The heads of every critic; the width of a ramp is a share of the range of the returns.
+    pub heads: Vec<Head>,
+    /// Whether the critics share their hidden layers. Then the mean of them chooses the next action and the least of them values it.
+    pub shared_trunk: bool,
+    /// Whether the loss is the smoothed quantile loss and not the paper's.
+    pub smooth: bool,
+    /// Whether the policy depends on the collected reward.
+    pub with_collected: bool,
+    /// Minibatches per step at first: this, over the square root of the steps so far.
+    pub early_updates: f64,
+}
+
+impl Design {
+    /// One head, which compares next actions by a score.
+    pub fn by_score(score: &Score) -> Self {
         let coefficients = score.coefficients().iter().map(|&c| c as f32).collect();
-        let wrong = |_| AgentError::Setting {
-            key: "kappa",
-            want: "be a positive number in single precision".to_owned(),
-            got: self.kappa.to_string(),
-        };
-        TargetRule::new(coefficients, self.kappa, 1.0).map_err(wrong)
+        Self {
+            heads: vec![Head { choice: Choice::One(coefficients), ramp: 0.0 }],
+            shared_trunk: false,
+            smooth: false,
+            with_collected: false,
+            early_updates: 0.0,
+        }
+    }
+
+    /// Writes inputs for the critics.
+    pub fn encoder(&self, spec: &EnvSpec) -> Encoder {
+        let encoder = Encoder::new(spec);
+        if self.with_collected { encoder.with_collected() } else { encoder }
     }
 }
 
-/// Critics, their replay and their optimiser.
-pub(crate) struct QuantileCritics {
+/// The critics and their memory.
+pub struct QuantileCritics {
     config: CriticConfig,
-    rule: TargetRule,
+    design: Design,
+    observations: ObservationSpace,
     n_actions: usize,
+    n_steps: usize,
     encoder: Encoder,
-    reward_scale: f64,
+    unit: ReturnUnit,
     critics: Ensemble,
     replay: Replay,
-    /// Draws the minibatches.
+    /// Tries of every action in every state, s · A + a, up to `optimistic_tries`; empty where states are not unordered indices.
+    tries: Vec<u32>,
+    /// Draws minibatches.
     rng: Rng,
     adam: Adam,
-    /// Transitions stored since the last call of `learn`.
-    pending: usize,
+    stored: u64,
+    /// Updates that are due, fractions included.
+    due: f64,
     updates: u64,
     minibatch: Minibatch,
 }
 
 /// The saved state other than the arrays.
 #[derive(Deserialize, Serialize)]
-pub(crate) struct CriticState {
+pub struct CriticState {
     updates: u64,
+    stored: u64,
+    due: f64,
+    unit: ReturnUnit,
+    moments: Moments,
+    /// Pairs (s, a) that were tried, as (s · A + a, tries).
+    tries: Vec<(u64, u32)>,
     /// Seed, stream and position of the stream that draws minibatches.
     rng: [u64; 3],
 }
 
+/// Transitions before the first update. The first episode must also be over, because it gives σ.
+const FIRST: usize = 8;
+/// Updates per step at first, at most.
+const MOST_EARLY: f64 = 16.0;
+/// ζ is at least min(EARLY_ZETA, 100/updates).
+const EARLY_ZETA: f64 = 0.05;
+/// Factor on the initial output weights: all actions look alike at first.
+const OUTPUT_SCALE: f32 = 0.01;
+/// The most rewards in one target, and the steps of a horizon that call for one more.
+const MOST_STEPS: usize = 5;
+const STEPS_PER_REWARD: usize = 100;
+
 impl QuantileCritics {
-    /// Untrained critics that compare next actions by a rule.
+    /// Untrained critics.
     pub fn new(
         config: CriticConfig,
-        n_critics: usize,
-        rule: TargetRule,
+        design: Design,
         spec: &EnvSpec,
         n_lanes: usize,
         seed: u64,
     ) -> Result<Self, AgentError> {
         Replay::fits(config.replay_capacity, n_lanes, &spec.observations)?;
-        let reward_scale = reward_scale(config.reward_scale, spec);
-        let encoder = Encoder::new(spec, config.state_encoding, reward_scale);
-        let shape = config.shape(n_critics, spec);
+        let encoder = design.encoder(spec);
+        let shape = config.shape(&design, &encoder, spec);
         let widths = shape.n_inputs + 2 * shape.hidden.iter().sum::<usize>() + 3 * shape.n_outputs();
-        fits("minibatches of agent.batch_size", 1, 4, &[config.batch_size, n_critics, widths])?;
-        let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
+        fits("minibatches of agent.batch_size", 1, 4, &[config.batch_size, shape.n_critics, widths])?;
+        let init = Init { output_scale: OUTPUT_SCALE, output_bias: config.optimism as f32 };
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))?;
+        let tries = match spec.observations {
+            ObservationSpace::Discrete { n, ordered: false } if config.optimistic_tries > 0 => {
+                fits("counts of tries", 1, 4, &[n, spec.n_actions])?;
+                vec![0; n * spec.n_actions]
+            }
+            _ => Vec::new(),
+        };
         Ok(Self {
-            rule,
+            observations: spec.observations.clone(),
             n_actions: spec.n_actions,
+            n_steps: spec.horizon.div_ceil(STEPS_PER_REWARD).min(MOST_STEPS),
             encoder,
-            reward_scale,
+            unit: ReturnUnit::new(config.reward_scale),
             critics: critics.with_kernels(config.kernels.find()?),
             replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
+            tries,
             rng: stream(seed, Purpose::Replay),
             adam: Adam::new(config.learning_rate),
-            pending: 0,
+            stored: 0,
+            due: 0.0,
             updates: 0,
             minibatch: Minibatch::default(),
+            design,
             config,
         })
     }
@@ -181,9 +241,26 @@ impl QuantileCritics {
         self.n_actions
     }
 
-    /// A critic's reward of 1, in the problem's own units.
-    pub fn reward_scale(&self) -> f64 {
-        self.reward_scale
+    /// M.
+    pub fn n_critics(&self) -> usize {
+        self.config.n_critics
+    }
+
+    /// ε_t. On tables, optimism explores at first, and ε is there for actions that were given up too early.
+    pub fn epsilon_t(&self, epsilon: f64, clock: &Clock) -> f64 {
+        let early = 1.0 - clock.steps as f64 / FIRST_STEPS;
+        let is_table = matches!(self.observations, ObservationSpace::Discrete { .. });
+        if is_table || epsilon == 0.0 { epsilon } else { epsilon.max(early) }
+    }
+
+    /// The kind of observations.
+    pub fn observations(&self) -> &ObservationSpace {
+        &self.observations
+    }
+
+    /// The scale of the returns.
+    pub fn unit(&self) -> &ReturnUnit {
+        &self.unit
     }
 
     /// Updates made.
@@ -191,23 +268,32 @@ impl QuantileCritics {
         self.updates
     }
 
-    /// z_θm(x, a) at m·A·K + a·K + j: raw, not sorted.
-    pub fn outputs(&self, x: &Input) -> Vec<f32> {
-        let mut input = Vec::with_capacity(self.encoder.width());
-        self.encoder.encode(x, &mut input);
-        self.critics.act(Which::Online, &input)
+    /// Takes a first observation into the running moments.
+    pub fn see(&mut self, observation: &Observation) {
+        self.encoder.see(observation);
     }
 
-    /// The same for every waiting lane, all in one pass through the networks.
-    pub fn outputs_of(&self, waiting: &[Waiting]) -> Vec<Vec<f32>> {
-        if let [one] = waiting {
-            return vec![self.outputs(&one.x)];
+    /// z(x, a) of every critic and head, in units of σ: ((critic · heads + head) · A + a) · K + j. Raw, not sorted.
+    pub fn outputs(&self, which: Which, x: &Input) -> Vec<f32> {
+        let mut input = Vec::with_capacity(self.encoder.width());
+        self.encoder.encode(x, self.unit.sigma(), &mut input);
+        self.critics.act(which, &input)
+    }
+
+    /// The same for many inputs, all in one pass through the networks.
+    pub fn outputs_of<'a>(
+        &self,
+        which: Which,
+        inputs: impl ExactSizeIterator<Item = Input<'a>>,
+    ) -> Vec<Vec<f32>> {
+        if inputs.len() == 1 {
+            return inputs.map(|x| self.outputs(which, &x)).collect();
         }
-        let mut rows = Vec::with_capacity(self.encoder.width() * waiting.len());
-        for lane in waiting {
-            self.encoder.encode(&lane.x, &mut rows);
+        let mut rows = Vec::with_capacity(self.encoder.width() * inputs.len());
+        for x in inputs {
+            self.encoder.encode(&x, self.unit.sigma(), &mut rows);
         }
-        self.critics.act_many(Which::Online, &rows)
+        self.critics.act_many(which, &rows)
     }
 
     /// z̃ of one action of one critic, from its raw outputs.
@@ -219,54 +305,106 @@ impl QuantileCritics {
     pub fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
         finite(transition.reward)?;
         self.replay.store(lane, transition);
-        self.pending += 1;
+        self.encoder.see(transition.next.observation);
+        if let (false, &Observation::Index(s)) = (self.tries.is_empty(), transition.x.observation) {
+            let tries = &mut self.tries[s * self.n_actions + transition.action];
+            *tries = (*tries + 1).min(self.config.optimistic_tries);
+        }
+        self.stored += 1;
+        let early = (self.design.early_updates / (self.stored as f64).sqrt()).min(MOST_EARLY);
+        self.due += self.config.updates_per_step.max(early);
+        if transition.end.is_over()
+            && let Some(factor) = self.unit.episode(self.replay.newest_rewards(lane))
+        {
+            self.critics.scale_outputs(factor as f32);
+        }
         Ok(())
     }
 
     /// Lines 13–23 of Algorithm 1, for every transition since the last call.
-    pub fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
-        let Self { config, replay, encoder, reward_scale, rng, minibatch, .. } = self;
-        let CriticConfig { learning_rate, learning_rate_extra, learning_rate_decay, .. } = config;
-        self.adam.learning_rate = *learning_rate + *learning_rate_extra / learning_rate_decay.slowdown(clock);
-        let due = std::mem::take(&mut self.pending) * config.updates_per_step;
-        if replay.len() < config.learning_starts.max(config.batch_size) {
+    pub fn learn(&mut self, _: &Clock) -> Result<(), LearnError> {
+        if !self.unit.is_known() || self.replay.len() < FIRST {
+            self.due = 0.0;
             return Ok(());
         }
-        for _ in 0..due {
-            let batch = minibatch.draw(config.batch_size, replay, encoder, *reward_scale, rng);
-            self.critics.train_step(&batch, &self.rule, &self.adam, config.zeta)?;
+        let (rule, sigma, best) = (self.rule(), self.unit.sigma(), self.unit.best(self.config.optimism));
+        let Self { config, replay, encoder, rng, minibatch, n_steps, .. } = self;
+        let known = config.optimistic_tries;
+        let imagined = Imagined { tries: &self.tries, n_actions: self.n_actions, known, best };
+        while self.due >= 1.0 {
+            let batch = minibatch.draw(config.batch_size, *n_steps, replay, encoder, sigma, &imagined, rng);
+            let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
+            self.critics.train_step(&batch, &rule, &self.adam, zeta)?;
             self.updates += 1;
+            self.due -= 1.0;
         }
         Ok(())
     }
 
-    /// Every critic's sorted quantiles of c + Z(x, a).
-    pub fn predictions(&self, x: &Input) -> Vec<Prediction> {
-        let k = self.config.n_quantiles;
-        let mut predictions = Vec::new();
-        for (index, quantiles) in self.outputs(x).chunks_exact(k).enumerate() {
-            let (critic, action) = (index / self.n_actions, index % self.n_actions);
-            predictions.extend(eta(k).into_iter().zip(Self::sorted(quantiles)).map(|(level, z)| {
-                Prediction { critic, action, level, value: x.collected + z * self.reward_scale }
-            }));
-        }
-        predictions
+    /// The rule of every head, in units of σ.
+    fn rule(&self) -> TargetRule {
+        let range = (self.unit.range() / self.unit.sigma()) as f32;
+        let head = |head: &Head| Head { choice: head.choice.clone(), ramp: head.ramp * range };
+        let heads = self.design.heads.iter().map(head).collect();
+        let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
+            .expect("kappa was checked with the settings");
+        let rule = if self.design.smooth { rule.smooth() } else { rule };
+        if self.design.shared_trunk { rule.double() } else { rule }
     }
 
     /// The parts of a checkpoint, and the state that the agent saves with its own.
     pub fn save(&self, has: &dyn Fn(&str) -> bool) -> (Vec<Part>, CriticState) {
         let mut parts = vec![Part::new("critics.safetensors", self.critics.to_bytes())];
         parts.extend(self.replay.save(has));
-        (parts, CriticState { updates: self.updates, rng: saved::position(&self.rng) })
+        let state = CriticState {
+            updates: self.updates,
+            stored: self.stored,
+            due: self.due,
+            unit: self.unit,
+            moments: self.encoder.moments().clone(),
+            tries: (0..).zip(self.tries.iter().copied()).filter(|&(_, tries)| tries > 0).collect(),
+            rng: saved::position(&self.rng),
+        };
+        (parts, state)
     }
 
     /// Restores the result of [`save`](Self::save); nothing is changed if something does not fit.
     pub fn restore(&mut self, state: &CriticState, file: saved::Parts) -> Result<(), RestoreError> {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         saved::count("agent.json: updates", state.updates)?;
+        saved::count("agent.json: stored", state.stored)?;
+        if !state.unit.is_plausible() {
+            return Err(RestoreError(format!(
+                "agent.json: unit is {:?}, which no training leaves",
+                state.unit
+            )));
+        }
+        if !(0.0..=1e6).contains(&state.due) {
+            return Err(RestoreError(format!("agent.json: due is {}, want 0 to 1e6", state.due)));
+        }
+        let mut tries = vec![0; self.tries.len()];
+        for &(place, n) in &state.tries {
+            match tries.get_mut(usize::try_from(place).unwrap_or(usize::MAX)) {
+                Some(tries) if n <= self.config.optimistic_tries => *tries = n,
+                _ => {
+                    return Err(RestoreError(format!(
+                        "agent.json: tries holds {n} at {place}, which cannot be"
+                    )));
+                }
+            }
+        }
+        let mut encoder = self.encoder.clone();
+        if !encoder.set_moments(state.moments.clone()) {
+            return Err(RestoreError("agent.json: moments do not fit the observations".to_owned()));
+        }
         self.replay.restore(file)?;
+        self.encoder = encoder;
+        self.tries = tries;
         self.critics = critics;
         self.updates = state.updates;
+        self.stored = state.stored;
+        self.due = state.due;
+        self.unit = state.unit;
         self.rng = saved::at(state.rng);
         Ok(())
     }
@@ -275,4 +413,34 @@ impl QuantileCritics {
     pub fn weights(&self) -> Vec<u8> {
         self.critics.to_bytes()
     }
+
+    /// Every critic's sorted quantiles of c + Z(x, a), of one head.
+    pub fn predictions(&self, head: usize, x: &Input) -> Vec<Prediction> {
+        let (k, n_heads) = (self.config.n_quantiles, self.design.heads.len());
+        let mut predictions = Vec::new();
+        let outputs = self.outputs(Which::Online, x);
+        for (critic, outputs) in outputs.chunks_exact(n_heads * self.n_actions * k).enumerate() {
+            let of_head = outputs.chunks_exact(self.n_actions * k).nth(head).expect("a head");
+            for (action, quantiles) in of_head.chunks_exact(k).enumerate() {
+                predictions.extend(eta(k).into_iter().zip(Self::sorted(quantiles)).map(|(level, z)| {
+                    Prediction { critic, action, level, value: x.collected + z * self.unit.sigma() }
+                }));
+            }
+        }
+        predictions
+    }
+}
+
+/// Where observations are vectors or images, ε falls from 1 to its setting over so many steps.
+const FIRST_STEPS: f64 = 5000.0;
+
+/// [`Design::early_updates`] for a problem: many where states are few, none where observations are vectors or images, because a
+/// network would then fit the first episodes too closely.
+pub(crate) fn early_updates(spec: &EnvSpec) -> f64 {
+    if matches!(spec.observations, ObservationSpace::Discrete { .. }) { 100.0 } else { 0.0 }
+}
+
+/// The inputs of waiting lanes.
+pub(crate) fn inputs<'a>(waiting: &'a [Waiting<'a>]) -> impl ExactSizeIterator<Item = Input<'a>> {
+    waiting.iter().map(|lane| lane.x)
 }

@@ -54,6 +54,16 @@ pub enum AgentError {
     },
 }
 
+/// The reward that counts as 1 for a table: the setting or, if it is 0, the largest |reward| that the problem names.
+pub(crate) fn reward_scale(setting: f64, spec: &EnvSpec) -> f64 {
+    let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
+    match setting {
+        0.0 if named > 0.0 => named,
+        0.0 => 1.0,
+        scale => scale,
+    }
+}
+
 /// Refuses a setting that violates its condition.
 pub(crate) fn require(
     key: &'static str,
@@ -78,11 +88,6 @@ pub(crate) fn count(
 pub(crate) fn hidden_layers(widths: &[usize]) -> Result<(), AgentError> {
     let holds = widths.len() <= 16 && widths.iter().all(|width| (1..=65_536).contains(width));
     require("hidden", holds, "be at most 16 widths in 1..=65536", &format!("{widths:?}"))
-}
-
-/// Refuses a number that is not positive, or larger than a bound.
-pub(crate) fn positive_up_to(key: &'static str, value: f64, most: f64) -> Result<(), AgentError> {
-    require(key, value > 0.0 && value <= most, &format!("lie in (0, {most}]"), &value)
 }
 
 /// Refuses arrays of numbers that would not fit in memory: `what`, with the settings that it depends on, and the sizes of one

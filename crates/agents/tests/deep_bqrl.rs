@@ -17,7 +17,6 @@ use common::{build, critics, find, kernels_of_another_machine, only, train};
 
 fn config() -> Config {
     Config {
-        n_critics: 2,
         lambda_0: 1.0,
         lambda_decay: Span::episodes(100.0),
         score: Score::Buffered,
@@ -43,19 +42,18 @@ fn a_small_selling_problem_is_solved_at_a_high_level_on_three_seeds() {
 fn preset(score: Score) -> Config {
     let networks = CriticConfig {
         n_quantiles: 8,
+        n_critics: 4,
         hidden: vec![64],
         kappa: 0.2,
         zeta: 0.01,
-        learning_rate: 5e-4,
-        learning_rate_extra: 2e-3,
-        learning_rate_decay: Span::episodes(300.0),
+        learning_rate: 3e-3,
         batch_size: 24,
-        learning_starts: 24,
-        updates_per_step: 1,
+        updates_per_step: 1.0,
+        optimistic_tries: 0,
         ..critics()
     };
     let lambda_decay = Span::episodes(500.0);
-    Config { n_critics: 4, lambda_0: 5.0, lambda_decay, score, tie_break: 0.1, critics: networks }
+    Config { lambda_0: 5.0, lambda_decay, score, tie_break: 0.1, critics: networks }
 }
 
 #[test]
@@ -97,7 +95,7 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
     // W1 between the learned quantile function and the law: ∫ |Q̂_u − Q_u| du, the law spans 3.
     let env = build("gamble-chain", &[("horizon", "2")]);
     let mut settings = config();
-    settings.lambda_0 = 5.0;
+    (settings.lambda_0, settings.lambda_decay) = (5.0, Span::episodes(2000.0));
     let mut agent = DeepBqrl::new(settings, Buffer::new(0.5, 0.5).unwrap(), env.spec(), 1, 7).unwrap();
     train(&mut agent, &env, 0..4000, 7);
     let observation = Observation::Index(0);
@@ -154,7 +152,7 @@ fn wrong_settings_are_refused_with_key_value_and_range() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refused(|c| c.n_critics = 1), "agent.n_critics must lie in 2..=256, got 1");
+    assert_eq!(refused(|c| c.critics.n_critics = 1), "agent.n_critics must lie in 2..=256, got 1");
     assert!(
         refused(|c| c.critics.kernels = kernels_of_another_machine())
             .starts_with("agent.kernels must be auto")

@@ -3,12 +3,12 @@
 
 mod common;
 
-use bqrl_agents::experience::encode::StateEncoding;
 use bqrl_agents::play::{Learning, Play, Player};
 use bqrl_agents::policy_gradient::TableConfig;
+use bqrl_agents::quantile_critics::CriticConfig;
 use bqrl_agents::{
-    Agent, Kernels, LearnError, Memo, Target, Transition, Waiting, deep_bqrl, ppo, qppo, qr_dqn,
-    target_tracking, trpo, ucb_bqrl, var_q,
+    Agent, LearnError, Memo, Target, Transition, Waiting, deep_bqrl, ppo, qppo, qr_dqn, target_tracking,
+    trpo, ucb_bqrl, var_q,
 };
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
@@ -58,7 +58,6 @@ fn level() -> Buffer {
 
 fn deep_bqrl(spec: &EnvSpec) -> Box<dyn Agent> {
     let config = deep_bqrl::Config {
-        n_critics: 2,
         lambda_0: 1.0,
         lambda_decay: Span::episodes(100.0),
         score: deep_bqrl::Score::Buffered,
@@ -69,43 +68,15 @@ fn deep_bqrl(spec: &EnvSpec) -> Box<dyn Agent> {
 }
 
 fn qr_dqn(spec: &EnvSpec) -> Box<dyn Agent> {
-    let config = qr_dqn::Config { epsilon_0: 1.0, epsilon_decay: Span::steps(100.0), critics: critics() };
+    let config = qr_dqn::Config { epsilon: 0.1, critics: critics() };
     Box::new(qr_dqn::QrDqn::new(config, spec, LANES, 3).unwrap())
 }
 
 fn target_tracking(spec: &EnvSpec) -> Box<dyn Agent> {
     let config = target_tracking::Config {
-        n_critics: 3,
-        hidden: vec![8],
-        n_targets: 12,
+        epsilon: 0.0,
         ramps: vec![0.5],
-        weights: vec![0.3, 0.7],
-        return_low: 0.0,
-        return_high: 0.0,
-        behaviour_tau: vec![0.1, 0.5, 0.9],
-        thompson_decay: Span::episodes(300.0),
-        prior_scale: 2.0,
-        prior_decay: Span::episodes(50.0),
-        root_margin: 0.005,
-        zeta: 0.05,
-        output_scale: 0.01,
-        output_bias: 3.0,
-        learning_rate: 5e-4,
-        learning_rate_extra: 2e-3,
-        learning_rate_decay: Span::episodes(100.0),
-        weight_decay: 0.1,
-        weight_decay_decay: Span::episodes(50.0),
-        batch_size: 16,
-        replay_capacity: 10_000,
-        learning_starts: 4,
-        updates_per_root: 20.0,
-        updates_per_step: 2.0,
-        bootstrap: 0.5,
-        imagined: 0.001,
-        imagined_decay: 1000.0,
-        stage_thermometer: 32,
-        state_encoding: StateEncoding::Auto,
-        kernels: Kernels::Auto,
+        critics: CriticConfig { hidden: vec![8], batch_size: 16, replay_capacity: 10_000, ..critics() },
     };
     Box::new(target_tracking::TargetTracking::new(config, spec, LANES, 3).unwrap())
 }

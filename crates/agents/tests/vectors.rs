@@ -2,11 +2,9 @@
 
 mod common;
 
-use bqrl_agents::experience::encode::StateEncoding;
 use bqrl_agents::play::{Play, Player};
 use bqrl_agents::{
-    Agent, Kernels, LearnError, Memo, Objective, ServedPolicy, Transition, Waiting, deep_bqrl, qr_dqn,
-    target_tracking,
+    Agent, LearnError, Memo, Objective, ServedPolicy, Transition, Waiting, deep_bqrl, qr_dqn, target_tracking,
 };
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -158,7 +156,6 @@ fn chance_earns_less_than_a_half() {
 fn deep_bqrl_learns_from_vectors() {
     for seed in [1, 2, 3] {
         let config = deep_bqrl::Config {
-            n_critics: 2,
             lambda_0: 2.0,
             lambda_decay: Span::episodes(100.0),
             score: deep_bqrl::Score::Buffered,
@@ -174,8 +171,7 @@ fn deep_bqrl_learns_from_vectors() {
 #[test]
 fn qr_dqn_learns_from_vectors() {
     for seed in [1, 2, 3] {
-        let config =
-            qr_dqn::Config { epsilon_0: 1.0, epsilon_decay: Span::episodes(50.0), critics: critics() };
+        let config = qr_dqn::Config { epsilon: 0.1, critics: critics() };
         let mut agent = qr_dqn::QrDqn::new(config, Line::new().spec(), 2, seed).unwrap();
         let earned = learned(&mut agent, 300, seed);
         assert!(earned > BOUND, "seed {seed}: {earned}");
@@ -185,39 +181,7 @@ fn qr_dqn_learns_from_vectors() {
 #[test]
 fn target_tracking_learns_from_vectors() {
     for seed in [1, 2, 3] {
-        let config = target_tracking::Config {
-            n_critics: 3,
-            hidden: vec![32],
-            n_targets: 8,
-            ramps: vec![],
-            weights: vec![0.3, 0.7],
-            return_low: 0.0,
-            return_high: 1.0,
-            behaviour_tau: vec![0.1, 0.5, 0.9],
-            thompson_decay: Span::episodes(300.0),
-            prior_scale: 2.0,
-            prior_decay: Span::episodes(50.0),
-            root_margin: 0.005,
-            zeta: 0.05,
-            output_scale: 0.01,
-            output_bias: 3.0,
-            learning_rate: 5e-4,
-            learning_rate_extra: 2e-3,
-            learning_rate_decay: Span::episodes(100.0),
-            weight_decay: 0.1,
-            weight_decay_decay: Span::episodes(50.0),
-            batch_size: 32,
-            replay_capacity: 100_000,
-            learning_starts: 4,
-            updates_per_root: 60.0,
-            updates_per_step: 4.0,
-            bootstrap: 0.75,
-            imagined: 0.0,
-            imagined_decay: 1000.0,
-            stage_thermometer: 32,
-            state_encoding: StateEncoding::Auto,
-            kernels: Kernels::Auto,
-        };
+        let config = target_tracking::Config { epsilon: 0.1, ramps: vec![], critics: critics() };
         let mut agent = target_tracking::TargetTracking::new(config, Line::new().spec(), 2, seed).unwrap();
         let earned = learned(&mut agent, 300, seed);
         assert!(earned > BOUND, "seed {seed}: {earned}");

@@ -177,12 +177,12 @@ fn one_run_that_diverges_does_not_stop_the_others() {
     // An Adam step is about the learning rate: a rate of 1e38 overflows what single precision holds at once.
     desk.write(
         "s.toml",
-        "[run]\nseeds = [1000]\nepisodes = 60\n[grid]\nagent.learning_rate_extra = [1e38, 1e-3]\n",
+        "[run]\nseeds = [1000]\nepisodes = 60\n[grid]\nagent.learning_rate = [1e38, 1e-3]\n",
     );
     let run = desk.run(&sweep(&["--out", "r"]));
     assert_eq!(run.code, Some(1), "{}", run.stderr);
-    assert!(run.stderr.contains("learning_rate_extra=1e38,seed=1000: seed 1000, episode "), "{}", run.stderr);
-    assert!(desk.path("r/learning_rate_extra=0.001,seed=1000/summary.json").exists());
+    assert!(run.stderr.contains("learning_rate=1e38,seed=1000: seed 1000, episode "), "{}", run.stderr);
+    assert!(desk.path("r/learning_rate=0.001,seed=1000/summary.json").exists());
     assert!(run.stderr.contains("--collect"), "{}", run.stderr);
 }
 

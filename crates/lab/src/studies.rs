@@ -248,7 +248,8 @@ fn planned(outline: &Outline, tau: f64, changes: &[String], n_seeds: usize) -> R
 /// agents other than Deep-BQRL.
 pub fn multiply_adds(config: &Config, problem: &Problem) -> Option<f64> {
     let AgentConfig::DeepBqrl(agent) = &config.agent else { return None };
-    let shape = agent.critics.shape(agent.n_critics, TabularEnv::new(problem.clone()).spec());
+    let env = TabularEnv::new(problem.clone());
+    let shape = agent.shape(env.spec());
     Some(shape.train_flops(agent.critics.batch_size) / 2.0)
 }
 

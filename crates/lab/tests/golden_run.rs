@@ -31,12 +31,11 @@ const GOLDEN: [Golden; 8] = [
             "agent.n_critics=2",
             "agent.hidden=[8]",
             "agent.batch_size=4",
-            "agent.learning_starts=4",
             "agent.learning_rate=0.01",
-            "agent.learning_rate_extra=0.01",
-            "agent.learning_rate_decay=10.0",
-            "agent.lambda_decay=10.0",
+            "agent.updates_per_step=8.0",
             "agent.replay_capacity=50",
+            "agent.lambda_decay=10.0",
+            "agent.optimistic_tries=2",
             // The same bits on every machine.
             "agent.kernels=scalar",
         ],
@@ -44,89 +43,58 @@ const GOLDEN: [Golden; 8] = [
             "agent.n_quantiles=5",
             "agent.n_critics=3",
             "agent.hidden=[9]",
-            "agent.kappa=0.01",
+            "agent.kappa=0.5",
             "agent.zeta=0.5",
+            "agent.learning_rate=0.02",
+            "agent.batch_size=5",
+            "agent.replay_capacity=20",
+            "agent.updates_per_step=2.0",
+            "agent.optimism=0.0",
+            "agent.optimistic_tries=1",
+            "agent.reward_scale=2.0",
+            "agent.kernels=auto",
             "agent.lambda_0=0.0",
             "agent.lambda_decay=1.0",
             "agent.score=\"point\"",
             "agent.score=\"mean\"",
             "agent.tie_break=0.5",
-            "agent.output_scale=1.0",
-            "agent.output_bias=0.0",
-            "agent.learning_rate=0.02",
-            "agent.learning_rate_extra=0.0",
-            "agent.learning_rate_decay=100.0",
-            "agent.batch_size=5",
-            "agent.replay_capacity=20",
-            "agent.learning_starts=8",
-            "agent.updates_per_step=2",
-            "agent.state_encoding=\"one-hot\"",
-            "agent.reward_scale=2.0",
-            "agent.kernels=auto",
             "run.tau=[0.25]",
             "run.beta=[0.1]",
         ],
-        result: [196264222, 1818030474, 2690059],
+        result: [1369141559, 902777265, 3932176902],
     },
     Golden {
         algo: "target-tracking",
         settings: &[
+            "agent.n_quantiles=16",
             "agent.n_critics=2",
-            "agent.hidden=[8]",
-            "agent.n_targets=6",
-            "agent.ramps=[1.0]",
-            "agent.batch_size=4",
-            "agent.learning_rate=0.01",
-            "agent.learning_rate_extra=0.01",
-            "agent.learning_rate_decay=10.0",
-            "agent.weight_decay_decay=10.0",
-            "agent.thompson_decay=10.0",
-            "agent.prior_decay=10.0",
-            "agent.updates_per_step=2.0",
-            "agent.updates_per_root=10.0",
-            "agent.bootstrap=0.5",
-            "agent.imagined=0.1",
-            "agent.imagined_decay=10.0",
-            // Imagined trials are for these.
-            "agent.state_encoding=one-hot",
-            "agent.replay_capacity=50",
+            "agent.hidden=[16]",
+            "agent.batch_size=8",
+            "agent.learning_rate=0.005",
+            "agent.updates_per_step=20.0",
+            "agent.replay_capacity=100",
+            "agent.epsilon=0.2",
             // The same bits on every machine.
             "agent.kernels=scalar",
         ],
         changes: &[
+            "agent.n_quantiles=5",
             "agent.n_critics=3",
             "agent.hidden=[9]",
-            "agent.n_targets=8",
-            "agent.ramps=[0.5]",
-            "agent.weights=[0.3]",
-            "agent.return_low=-1.0",
-            "agent.return_high=2.0",
-            "agent.behaviour_tau=[0.1]",
-            "agent.thompson_decay=1.0",
-            "agent.prior_scale=0.5",
-            "agent.prior_decay=1.0",
-            "agent.root_margin=0.4",
+            "agent.kappa=0.5",
             "agent.zeta=0.5",
-            "agent.output_scale=1.0",
-            "agent.output_bias=0.0",
             "agent.learning_rate=0.02",
-            "agent.learning_rate_extra=0.0",
-            "agent.learning_rate_decay=100.0",
-            "agent.weight_decay=0.5",
-            "agent.weight_decay_decay=100.0",
             "agent.batch_size=5",
             "agent.replay_capacity=20",
-            "agent.learning_starts=20",
-            "agent.updates_per_step=1.0",
-            "agent.updates_per_root=5.0",
-            "agent.bootstrap=0.9",
-            "agent.imagined=0.2",
-            "agent.imagined_decay=100.0",
-            "agent.stage_thermometer=0",
-            "agent.state_encoding=auto",
+            "agent.updates_per_step=10.0",
+            "agent.optimism=0.0",
+            "agent.optimistic_tries=1",
+            "agent.reward_scale=2.0",
             "agent.kernels=auto",
+            "agent.epsilon=0.0",
+            "agent.ramps=[0.5]",
         ],
-        result: [800622027, 3164592112, 3408946567],
+        result: [1749695495, 3114507723, 1023389124],
     },
     Golden {
         algo: "ucb-bqrl",
@@ -205,38 +173,33 @@ const GOLDEN: [Golden; 8] = [
         algo: "qr-dqn",
         settings: &[
             "agent.n_quantiles=4",
+            "agent.n_critics=2",
             "agent.hidden=[8]",
             "agent.batch_size=4",
-            "agent.learning_starts=4",
             "agent.learning_rate=0.01",
-            "agent.learning_rate_extra=0.01",
-            "agent.learning_rate_decay=10.0",
-            "agent.epsilon_0=0.2",
-            "agent.epsilon_decay=10.0",
+            "agent.updates_per_step=20.0",
             "agent.replay_capacity=50",
+            "agent.epsilon=0.2",
+            // The same bits on every machine.
             "agent.kernels=scalar",
         ],
         changes: &[
             "agent.n_quantiles=5",
+            "agent.n_critics=3",
             "agent.hidden=[9]",
-            "agent.kappa=0.01",
+            "agent.kappa=0.5",
             "agent.zeta=0.5",
-            "agent.epsilon_0=0.0",
-            "agent.epsilon_decay=1000.0",
-            "agent.output_scale=1.0",
-            "agent.output_bias=0.0",
             "agent.learning_rate=0.02",
-            "agent.learning_rate_extra=0.0",
-            "agent.learning_rate_decay=100.0",
             "agent.batch_size=5",
             "agent.replay_capacity=20",
-            "agent.learning_starts=8",
-            "agent.updates_per_step=2",
-            "agent.state_encoding=\"one-hot\"",
+            "agent.updates_per_step=10.0",
+            "agent.optimism=0.0",
+            "agent.optimistic_tries=1",
             "agent.reward_scale=2.0",
             "agent.kernels=auto",
+            "agent.epsilon=0.0",
         ],
-        result: [778568421, 2059524314, 459905081],
+        result: [2694104021, 3900799632, 756491641],
     },
     Golden {
         algo: "var-q",
@@ -296,9 +259,13 @@ const GOLDEN: [Golden; 8] = [
 impl Golden {
     /// Five offers, three decisions, forty episodes.
     fn layers(&self) -> Layers {
+        self.on("asset-selling", &[("offers", "5"), ("horizon", "3"), ("start", "1")])
+    }
+
+    fn on(&self, problem: &str, parameters: &[(&str, &str)]) -> Layers {
         let mut layers = Layers::preset(self.algo).unwrap();
-        layers.set("problem", "name", "asset-selling");
-        for (key, value) in [("offers", "5"), ("horizon", "3"), ("start", "1")] {
+        layers.set("problem", "name", problem);
+        for (key, value) in parameters {
             layers.set_parameter(key, value);
         }
         let protocol = [
@@ -379,12 +346,12 @@ type Short = (&'static str, [i64; 2], [[u32; 3]; 2]);
 
 /// Short runs with the presets as they stand: asset selling, FrozenLake.
 const PAPER: [Short; 8] = [
-    ("deep-bqrl", [40, 100], [[1579304805, 4133812638, 4078738587], [571319610, 1111892725, 3022484053]]),
-    ("target-tracking", [6, 2], [[3808062838, 2097877587, 2558762999], [728438699, 3454605599, 4177995590]]),
+    ("deep-bqrl", [40, 100], [[4010286052, 212210048, 1700335337], [2471236250, 2891767122, 2746758461]]),
+    ("target-tracking", [20, 5], [[641122336, 3452223037, 376967781], [2691604858, 332105276, 3633190282]]),
     ("ucb-bqrl", [40, 100], [[2765656581, 737257719, 183927657], [475687023, 4247770479, 3971362594]]),
     ("ppo", [40, 100], [[2982333482, 4174486686, 3081373274], [263136187, 3214144881, 2855751671]]),
     ("trpo", [40, 100], [[1931810870, 1723783517, 3403056703], [3161969374, 3962714072, 2386467026]]),
-    ("qr-dqn", [40, 100], [[287718035, 2943841672, 1303455323], [1585449173, 2543334656, 1295024636]]),
+    ("qr-dqn", [40, 100], [[2735840827, 2533862036, 2031640681], [1884745371, 3338720815, 3970489580]]),
     ("var-q", [40, 100], [[229498438, 949797260, 1688643643], [1123604348, 3654595994, 146754321]]),
     ("qppo", [40, 100], [[3763741598, 3061189945, 902105054], [2756082900, 173911461, 1511989528]]),
 ];
@@ -423,9 +390,15 @@ fn every_setting_of_an_agent_changes_its_golden_run() {
         let learned = run(&golden.config()).weights;
         for text in golden.changes {
             let mut layers = golden.layers();
+            // This one is for states without an order.
+            let unordered = text.starts_with("agent.optimistic_tries").then(|| {
+                layers = golden.on("frozen-lake", &[("horizon", "8")]);
+                run(&layers.clone().finish("test").unwrap()).weights
+            });
             layers.override_with(text).unwrap();
             let changed = run(&layers.finish("test").unwrap()).weights;
-            assert!(changed != learned, "{}: {text} has no effect", golden.algo);
+            let before = unordered.as_ref().unwrap_or(&learned);
+            assert!(changed != *before, "{}: {text} has no effect", golden.algo);
         }
     }
 }

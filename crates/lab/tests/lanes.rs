@@ -32,10 +32,9 @@ const SMALL: [(&str, &[&str]); 5] = [
         &[
             "agent.n_critics=2",
             "agent.hidden=[8]",
-            "agent.n_targets=6",
+            "agent.n_quantiles=6",
             "agent.batch_size=4",
             "agent.updates_per_step=1.0",
-            "agent.updates_per_root=4.0",
         ],
     ),
     ("ppo", &[]),

@@ -23,7 +23,7 @@ pub struct Batch<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Reward,
-    /// γ(1−d).
+    /// 1−d.
     Continuation,
     /// The index of the action taken, as a float.
     Action,
@@ -38,7 +38,7 @@ pub(crate) struct Transitions {
 }
 
 impl Transitions {
-    pub fn fill(&mut self, shape: &Shape, batch: &Batch, discount: f32) -> Result<(), UpdateError> {
+    pub fn fill(&mut self, shape: &Shape, batch: &Batch) -> Result<(), UpdateError> {
         let Batch { inputs, actions, rewards, next_inputs, done } = *batch;
         let (b, n_inputs, n_actions) = (actions.len(), shape.n_inputs, shape.n_actions);
         assert!(b > 0, "a batch needs at least one transition");
@@ -56,7 +56,7 @@ impl Transitions {
         self.outcomes.resize(b, 3);
         for s in 0..b {
             self.outcomes.set(s, Outcome::Reward as usize, rewards[s]);
-            self.outcomes.set(s, Outcome::Continuation as usize, if done[s] { 0.0 } else { discount });
+            self.outcomes.set(s, Outcome::Continuation as usize, if done[s] { 0.0 } else { 1.0 });
             self.outcomes.set(s, Outcome::Action as usize, actions[s] as f32);
         }
         Ok(())

@@ -10,12 +10,13 @@ use crate::kernels::sort::{Sort, network};
 use crate::kernels::target::{Combine, Targets};
 use crate::panels::{PANEL, Panels};
 use crate::rule::TargetRule;
+use crate::shape::Shape;
 
 /// One minibatch, seen through a rule.
 pub(crate) struct Bellman<'a> {
     kernels: Kernels,
     network: Vec<(usize, usize)>,
-    n_heads: usize,
+    n_twins: usize,
     n_actions: usize,
     rule: &'a TargetRule,
     transitions: &'a Transitions,
@@ -25,16 +26,17 @@ impl<'a> Bellman<'a> {
     pub fn new(critics: &Network, rule: &'a TargetRule, transitions: &'a Transitions) -> Self {
         let k = critics.shape.n_quantiles;
         assert_eq!(rule.n_quantiles(), k, "quantiles of the rule, want those of the critics");
-        let (n_heads, n_actions) = (critics.shape.n_heads, critics.shape.n_actions);
-        Self { kernels: critics.kernels, network: network(k), n_heads, n_actions, rule, transitions }
+        let Shape { n_heads, n_twins, n_actions, .. } = critics.shape;
+        assert_eq!(rule.heads().len(), n_heads, "heads of the rule, want those of the critics");
+        Self { kernels: critics.kernels, network: network(k), n_twins, n_actions, rule, transitions }
     }
 
     /// y from the slow critic's outputs at x', and from those of the critic that chooses, if that is another one. Both are
     /// sorted on the way.
     pub fn targets(&self, slow: &mut Panels, choosing: Option<&mut Panels>, targets: &mut Panels) {
         let k = self.rule.n_quantiles();
-        let n_heads = if self.rule.is_double() { 1 } else { self.n_heads };
-        targets.resize(slow.n_samples(), n_heads * k);
+        let n_twins = if self.rule.is_double() { 1 } else { self.n_twins };
+        targets.resize(slow.n_samples(), n_twins * self.rule.heads().len() * k);
         let mut choosing = choosing;
         for panel in 0..slow.n_panels() {
             let width = slow.width(panel);
@@ -42,19 +44,21 @@ impl<'a> Bellman<'a> {
             if let Some(choosing) = choosing.as_deref_mut() {
                 let rows = choosing.panel_mut(panel);
                 self.sort(rows, width);
-                self.kernels.run(Combine { rows, n_heads: self.n_heads, least: false });
-                self.kernels.run(Combine { rows: slow.panel_mut(panel), n_heads: self.n_heads, least: true });
+                self.kernels.run(Combine { rows, n_twins: self.n_twins, least: false });
+                self.kernels.run(Combine { rows: slow.panel_mut(panel), n_twins: self.n_twins, least: true });
             }
             let sorted = slow.panel(panel);
             let chooser = choosing.as_deref().map_or(sorted, |choosing| choosing.panel(panel));
             for (head, out) in targets.panel_mut(panel).chunks_exact_mut(k * width).enumerate() {
                 let own = self.head(head, width);
+                let rule = &self.rule.heads()[head % self.rule.heads().len()];
                 self.kernels.run(Targets {
                     choosing: &chooser[own.clone()],
                     sorted: &sorted[own],
                     width,
                     n_quantiles: k,
-                    choice: self.rule.choice(),
+                    head: rule,
+                    eta: self.rule.eta(),
                     rewards: self.transitions.outcome(panel, Outcome::Reward),
                     continuation: self.transitions.outcome(panel, Outcome::Continuation),
                     bounds: self.rule.bounds(),
@@ -70,6 +74,11 @@ impl<'a> Bellman<'a> {
         self.kernels.run(Sort { network: &self.network, n_quantiles, width, rows });
     }
 
+    /// The heads of all twins.
+    fn n_heads(&self) -> usize {
+        self.n_twins * self.rule.heads().len()
+    }
+
     /// The rows of a head in a panel.
     fn head(&self, head: usize, width: usize) -> Range<usize> {
         let size = self.n_actions * self.rule.n_quantiles() * width;
@@ -81,7 +90,7 @@ impl<'a> Bellman<'a> {
         let batch = outputs.n_samples();
         for panel in 0..outputs.n_panels() {
             let width = outputs.width(panel);
-            for head in 0..self.n_heads {
+            for head in 0..self.n_heads() {
                 let pairs = self.pairs(panel, head, outputs, targets);
                 let out = &mut gradient.panel_mut(panel)[self.head(head, width)];
                 self.kernels.run(Gradient { pairs, batch, out });
@@ -94,7 +103,7 @@ impl<'a> Bellman<'a> {
         let k = self.rule.n_quantiles();
         let mut total = 0.0;
         for panel in 0..outputs.n_panels() {
-            for head in 0..self.n_heads {
+            for head in 0..self.n_heads() {
                 let mut sums = [0.0; PANEL];
                 let pairs = self.pairs(panel, head, outputs, targets);
                 self.kernels.run(Loss { pairs, sums: &mut sums[..outputs.width(panel)] });
@@ -107,8 +116,8 @@ impl<'a> Bellman<'a> {
 
     fn pairs<'p>(&'p self, panel: usize, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
         let (width, k) = (outputs.width(panel), self.rule.n_quantiles());
-        // One set of targets per head, or one for all.
-        let own = if self.rule.is_double() { 0 } else { head };
+        // Targets for each twin, or one set for all.
+        let own = if self.rule.is_double() { head % self.rule.heads().len() } else { head };
         Pairs {
             outputs: &outputs.panel(panel)[self.head(head, width)],
             targets: &targets.panel(panel)[own * k * width..][..k * width],

@@ -82,13 +82,6 @@ impl Critic {
         }
     }
 
-    /// Resets the optimiser, because its moments belong to parameters that have been replaced.
-    pub fn forget_moments(&mut self) {
-        self.first.fill(0.0);
-        self.second.fill(0.0);
-        self.steps = 0;
-    }
-
     /// Moves θ along the gradient and θ̄ towards θ. Returns whether θ and the second moments are still finite.
     pub fn apply(&mut self, kernels: Kernels, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
         self.steps += 1;
@@ -309,23 +302,15 @@ impl Network {
         }
     }
 
-    /// Some z of a single input, those from `first` on. The input is padded with zeros to whole vectors, as is `spare`.
-    pub fn forward_one(
-        &self,
-        parameters: &[f32],
-        x: &[f32],
-        spare: &mut [Aligned; 2],
-        first: usize,
-        out: &mut [f32],
-    ) {
+    /// z of a single input. The input is padded with zeros to whole vectors, as is `spare`.
+    pub fn forward_one(&self, parameters: &[f32], x: &[f32], spare: &mut [Aligned; 2], out: &mut [f32]) {
         let [from, to] = spare;
         for (l, layer) in self.layers.iter().enumerate() {
             let is_output = l + 1 == self.layers.len();
             let input = if l == 0 { x } else { &from[..layer.stride()] };
-            let first = if is_output { first } else { 0 };
             let matvec = |out| Matvec {
-                weights: &parameters[layer.weights()][first * layer.stride()..],
-                bias: &parameters[layer.bias()][first..],
+                weights: &parameters[layer.weights()],
+                bias: &parameters[layer.bias()],
                 x: input,
                 out,
                 relu: !is_output && !layer.norm,

@@ -10,8 +10,6 @@
 //!
 //! The gradient is a closure between the forward and the backward pass, so neither can be called without the other.
 
-use std::ops::Range;
-
 use bqrl_math::Rng;
 use rayon::prelude::*;
 use thiserror::Error;
@@ -41,7 +39,7 @@ pub enum Which {
 /// use bqrl_math::{Buffer, Purpose, stream};
 /// use bqrl_nn::{Adam, Batch, Ensemble, Init, Shape, TargetRule, Which};
 ///
-/// let shape = Shape { n_inputs: 3, hidden: vec![16], layer_norm: false, n_heads: 1, n_actions: 2, n_quantiles: 8, n_critics: 2 };
+/// let shape = Shape { n_inputs: 3, hidden: vec![16], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 2, n_quantiles: 8, n_critics: 2 };
 /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
 /// let rule = TargetRule::buffered(&Buffer::new(0.5, 0.2)?, 8, 0.0, 1.0)?;
 ///
@@ -62,19 +60,6 @@ pub struct Ensemble {
     threads: usize,
     scratch: Vec<Scratch>,
     transitions: Transitions,
-}
-
-/// A new output: scale·((1 − mix) z_a + mix z_b) + shift, for old outputs a and b.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Remap {
-    /// a and b.
-    pub from: [usize; 2],
-    /// The share of b.
-    pub mix: f32,
-    /// Factor.
-    pub scale: f32,
-    /// Summand.
-    pub shift: f32,
 }
 
 /// An update that failed.
@@ -135,49 +120,27 @@ impl Ensemble {
         self
     }
 
-    /// Sets every output bias of one critic and its target, as [`Init::output_bias`] does for all.
-    pub fn set_output_bias(&mut self, critic: usize, bias: f32) {
-        let output = self.network.layers.last().expect("a network has an output layer").bias();
-        self.critics[critic].online[output.clone()].fill(bias);
-        self.critics[critic].target[output].fill(bias);
-    }
-
-    /// Replaces every output, of all critics and their targets, by an affine function of two old ones. The optimiser
-    /// is reset.
-    ///
-    /// For outputs that stand for points of a grid: when the grid moves, the learned values move with it.
+    /// Multiplies all outputs, of all critics and their targets, by a factor: for outputs whose unit changes.
     ///
     /// ```
     /// use bqrl_math::{Purpose, stream};
-    /// use bqrl_nn::{Ensemble, Init, Remap, Shape, Which};
+    /// use bqrl_nn::{Ensemble, Init, Shape, Which};
     ///
-    /// let shape = Shape { n_inputs: 1, hidden: vec![4], layer_norm: false, n_heads: 1, n_actions: 1, n_quantiles: 2, n_critics: 1 };
+    /// let shape = Shape { n_inputs: 1, hidden: vec![4], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 1, n_quantiles: 2, n_critics: 1 };
     /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
     /// let z = critics.act(Which::Online, &[0.7]);
-    /// let mean = Remap { from: [0, 1], mix: 0.5, scale: 1.0, shift: 0.0 };
-    /// let second = Remap { from: [0, 1], mix: 1.0, scale: 2.0, shift: 3.0 };
-    /// critics.remap_outputs(&[mean, second]);
-    /// let new = critics.act(Which::Online, &[0.7]);
-    /// assert!((new[0] - (z[0] + z[1]) / 2.0).abs() < 1e-6 && (new[1] - (2.0 * z[1] + 3.0)).abs() < 1e-6);
+    /// critics.scale_outputs(0.5);
+    /// assert_eq!(critics.act(Which::Online, &[0.7]), [0.5 * z[0], 0.5 * z[1]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remap_outputs(&mut self, outputs: &[Remap]) {
+    pub fn scale_outputs(&mut self, factor: f32) {
         let layer = self.network.layers.last().expect("a network has an output layer");
-        assert_eq!(outputs.len(), layer.n_outputs, "outputs, want A·K");
         for critic in &mut self.critics {
             for parameters in [&mut critic.online, &mut critic.target] {
-                let old = parameters.clone();
-                let (weights, bias) = (&old[layer.weights()], &old[layer.bias()]);
-                for (o, &Remap { from: [a, b], mix, scale, shift }) in outputs.iter().enumerate() {
-                    let blend = |a: f32, b: f32| scale * ((1.0 - mix) * a + mix * b);
-                    let stride = layer.stride();
-                    let rows = weights[a * stride..].iter().zip(&weights[b * stride..]);
-                    let new = &mut parameters[layer.weights()][o * stride..(o + 1) * stride];
-                    new.iter_mut().zip(rows).for_each(|(new, (&a, &b))| *new = blend(a, b));
-                    parameters[layer.bias()][o] = blend(bias[a], bias[b]) + shift;
+                for place in [layer.weights(), layer.bias()] {
+                    parameters[place].iter_mut().for_each(|parameter| *parameter *= factor);
                 }
             }
-            critic.forget_moments();
         }
     }
 
@@ -196,7 +159,7 @@ impl Ensemble {
         self.critics[critic].steps
     }
 
-    /// Outputs of one critic for every sample, A·K each: raw z, not sorted.
+    /// Outputs of one critic for every sample, in the order of [`Shape`]: raw z, not sorted.
     ///
     /// For frequent calls in a training loop use [`Member::predict`], which reuses its memory.
     pub fn forward(&self, which: Which, critic: usize, inputs: &Inputs) -> Panels {
@@ -206,24 +169,18 @@ impl Ensemble {
         outputs
     }
 
-    /// Outputs of all critics for one input, one after the other: `m * A·K + a * K + j`. Raw z, not sorted.
+    /// Outputs of all critics for one input, one after the other, each in the order of [`Shape`]. Raw z, not sorted.
     pub fn act(&self, which: Which, x: &[f32]) -> Vec<f32> {
-        self.act_some(which, x, 0..self.network.shape.n_outputs())
-    }
-
-    /// As [`act`](Self::act), but only some of the A·K outputs of each critic: the others are not computed.
-    pub fn act_some(&self, which: Which, x: &[f32], some: Range<usize>) -> Vec<f32> {
         let Network { shape, layers, .. } = &self.network;
         assert_eq!(x.len(), shape.n_inputs, "length of x, want n_inputs");
         let n_outputs = shape.n_outputs();
-        assert!(!some.is_empty() && some.end <= n_outputs, "outputs {some:?} of {n_outputs}");
         let mut input = Aligned::zeros(padded(x.len()));
         input[..x.len()].copy_from_slice(x);
         let widest = layers.iter().map(|layer| padded(layer.n_outputs)).max().unwrap_or(0);
         let mut spare = [Aligned::zeros(widest), Aligned::zeros(widest)];
-        let mut outputs = vec![0.0; self.critics.len() * some.len()];
-        for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(some.len())) {
-            self.network.forward_one(critic.parameters(which), &input, &mut spare, some.start, out);
+        let mut outputs = vec![0.0; self.critics.len() * n_outputs];
+        for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(n_outputs)) {
+            self.network.forward_one(critic.parameters(which), &input, &mut spare, out);
         }
         outputs
     }
@@ -279,7 +236,7 @@ impl Ensemble {
         with_loss: bool,
     ) -> Result<Vec<f64>, UpdateError> {
         let mut transitions = std::mem::take(&mut self.transitions);
-        transitions.fill(&self.network.shape, batch, rule.discount())?;
+        transitions.fill(&self.network.shape, batch)?;
         let bellman = Bellman::new(&self.network, rule, &transitions);
         let losses = self.each_member(|member| {
             let [mut next, mut choosing, mut targets] = std::mem::take(&mut member.scratch.bellman);
@@ -312,7 +269,7 @@ impl Ensemble {
     /// use bqrl_nn::{Adam, Ensemble, Init, Inputs, Shape, Which};
     ///
     /// // Least squares: 2 outputs towards the constant 3.
-    /// let shape = Shape { n_inputs: 1, hidden: vec![], layer_norm: false, n_heads: 1, n_actions: 1, n_quantiles: 2, n_critics: 2 };
+    /// let shape = Shape { n_inputs: 1, hidden: vec![], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 1, n_quantiles: 2, n_critics: 2 };
     /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
     /// let inputs = Inputs::from_rows(&[-1.0, 1.0], 1);
     /// for _ in 0..2000 {
@@ -376,7 +333,7 @@ impl Member<'_> {
         self.index
     }
 
-    /// Outputs for every sample, A·K each: raw z, not sorted.
+    /// Outputs for every sample, in the order of [`Shape`]: raw z, not sorted.
     pub fn predict(&mut self, which: Which, inputs: &Inputs, outputs: &mut Panels) {
         self.forward(which, &inputs.panels, outputs);
     }

@@ -224,15 +224,15 @@ fn read(file: &BTreeMap<String, TensorView>, name: &str) -> Result<Vec<f32>, Loa
     Ok(values)
 }
 
-/// For instance `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. With normalised layers or several
-/// heads, `version=2`, and `layer_norm=true n_heads=2` after the hidden layers.
+/// For instance `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. With normalised layers, several
+/// heads or twins, `version=3`, and `layer_norm=true n_heads=2 n_twins=1` after the hidden layers.
 fn describe(shape: &Shape) -> String {
-    let Shape { n_inputs, hidden, layer_norm, n_heads, n_actions, n_quantiles, n_critics } = shape;
+    let Shape { n_inputs, hidden, layer_norm, n_heads, n_twins, n_actions, n_quantiles, n_critics } = shape;
     let hidden: Vec<String> = hidden.iter().map(usize::to_string).collect();
     let hidden = hidden.join(",");
-    let (version, more) = match (layer_norm, n_heads) {
-        (false, 1) => (1, String::new()),
-        _ => (2, format!(" layer_norm={layer_norm} n_heads={n_heads}")),
+    let (version, more) = match (layer_norm, n_heads, n_twins) {
+        (false, 1, 1) => (1, String::new()),
+        _ => (3, format!(" layer_norm={layer_norm} n_heads={n_heads} n_twins={n_twins}")),
     };
     format!(
         "version={version} n_inputs={n_inputs} hidden={hidden}{more} n_actions={n_actions} n_quantiles={n_quantiles} \
@@ -246,17 +246,20 @@ fn parse(metadata: Option<&String>) -> Result<Shape, LoadError> {
         let mut fields = text.split(' ');
         let mut field = |name| fields.next()?.strip_prefix(name)?.strip_prefix('=');
         let version = field("version")?;
-        if !["1", "2"].contains(&version) {
-            return None;
-        }
+        let plain = match version {
+            "1" => true,
+            "3" => false,
+            _ => return None,
+        };
         let n_inputs = field("n_inputs")?.parse().ok()?;
         let hidden = field("hidden")?;
         let widths = hidden.split(',').filter(|_| !hidden.is_empty());
         let shape = Shape {
             n_inputs,
             hidden: widths.map(str::parse).collect::<Result<_, _>>().ok()?,
-            layer_norm: if version == "2" { field("layer_norm")?.parse().ok()? } else { false },
-            n_heads: if version == "2" { field("n_heads")?.parse().ok()? } else { 1 },
+            layer_norm: if plain { false } else { field("layer_norm")?.parse().ok()? },
+            n_heads: if plain { 1 } else { field("n_heads")?.parse().ok()? },
+            n_twins: if plain { 1 } else { field("n_twins")?.parse().ok()? },
             n_actions: field("n_actions")?.parse().ok()?,
             n_quantiles: field("n_quantiles")?.parse().ok()?,
             n_critics: field("n_critics")?.parse().ok()?,

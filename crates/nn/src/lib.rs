@@ -5,7 +5,7 @@
 //! ```
 //!
 //! One critic is a multi-layer perceptron with ReLU (normalised or not), D inputs and one or more heads of A·K outputs, in
-//! single precision. One
+//! single precision. Every head has its own way to choose the next action; twins are copies of all heads. One
 //! [`Ensemble::train_step`] is the paper's update of all M of them on one minibatch: target critic at x', sort,
 //! buffered score, one next action, targets, quantile Huber gradient, backward pass, Adam, soft update (§3.1,
 //! Eqs. 3–5). [`Ensemble::update`] and [`Ensemble::each_member`] train the same networks on any other loss.
@@ -14,7 +14,6 @@
 //! |---|---|
 //! | `ensemble` | the critics and the ways to train them |
 //! | `rule`, `batch`, `bellman` | how targets are made from transitions and compared with outputs |
-//! | `squash` | outputs that cannot leave an interval |
 //! | `critic`, `shape` | one network: places of its parameters, forward, backward |
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
 //! | `kernels` | the inner loops of training, one source for all instruction sets |
@@ -43,9 +42,9 @@
 //! | `adam.step` | I64 | `[M]` |
 //!
 //! The metadata has one entry, `bqrl_nn`, such as
-//! `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. Output a·K + j is quantile j of action a; heads
-//! follow one after the other.
-//! In PyTorch:
+//! `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. Normalised layers, several heads or twins make it
+//! `version=3 n_inputs=28 hidden=64,64 layer_norm=true n_heads=3 n_twins=2 n_actions=2 n_quantiles=51 n_critics=1`. Output
+//! ((twin·heads + head)·A + a)·K + j is quantile j of action a. In PyTorch:
 //!
 //! ```python
 //! import torch
@@ -63,7 +62,7 @@
 //!             layers.append(norm)
 //!         layers.append(torch.nn.ReLU())
 //!         l += 1
-//!     return torch.nn.Sequential(*layers[:-1])  # critic(path, 0)(x).view(-1, heads, A, K)
+//!     return torch.nn.Sequential(*layers[:-1])  # critic(path, 0)(x).view(-1, twins, heads, A, K)
 //! ```
 
 mod adam;
@@ -77,17 +76,15 @@ mod kernels;
 mod panels;
 mod rule;
 mod shape;
-mod squash;
 mod workload;
 
 pub use adam::Adam;
 pub use batch::Batch;
 pub use critic::Init;
-pub use ensemble::{Ensemble, Member, Remap, UpdateError, Which};
+pub use ensemble::{Ensemble, Member, UpdateError, Which};
 pub use file::LoadError;
 pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
-pub use rule::{Choice, RuleError, TargetRule};
+pub use rule::{Choice, Head, RuleError, TargetRule};
 pub use shape::{Shape, ShapeError};
-pub use squash::Squash;
 pub use workload::Workload;

@@ -8,8 +8,8 @@ use crate::aligned::padded;
 
 /// Sizes of an ensemble of critics: M networks with D inputs, ReLU layers and heads x ↦ z(x, a)_j of A·K outputs each.
 ///
-/// Output `(head * n_actions + a) * n_quantiles + j` is quantile j of action a. Heads of one critic share its hidden layers;
-/// critics share nothing.
+/// Output `((twin * n_heads + head) * n_actions + a) * n_quantiles + j` is quantile j of action a. Heads of one critic share its
+/// hidden layers; critics share nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// D, the length of an input.
@@ -18,8 +18,10 @@ pub struct Shape {
     pub hidden: Vec<usize>,
     /// Whether hidden layers are normalised before their ReLU.
     pub layer_norm: bool,
-    /// Heads of each critic.
+    /// Heads of each critic, each with its own way to choose the next action.
     pub n_heads: usize,
+    /// Copies of the heads, which start from other weights.
+    pub n_twins: usize,
     /// A.
     pub n_actions: usize,
     /// K, the number of outputs per action.
@@ -56,7 +58,10 @@ const MAX_PARAMETERS: usize = 1 << 28;
 impl Shape {
     /// The number of outputs of each critic: A·K for each head.
     pub fn n_outputs(&self) -> usize {
-        self.n_heads.saturating_mul(self.n_actions).saturating_mul(self.n_quantiles)
+        self.n_twins
+            .saturating_mul(self.n_heads)
+            .saturating_mul(self.n_actions)
+            .saturating_mul(self.n_quantiles)
     }
 
     /// Floating-point operations of the matrix products of one [`train_step`](crate::Ensemble::train_step).
@@ -85,6 +90,7 @@ impl Shape {
             ("n_inputs", self.n_inputs),
             ("hidden", self.hidden.iter().copied().min().unwrap_or(1)),
             ("n_heads", self.n_heads),
+            ("n_twins", self.n_twins),
             ("n_actions", self.n_actions),
             ("n_quantiles", self.n_quantiles),
             ("n_critics", self.n_critics),
@@ -95,7 +101,8 @@ impl Shape {
             return Err(ShapeError::Zero { name });
         }
         // In floating point, so that a wild shape cannot overflow the check itself.
-        let outputs = self.n_heads as f64 * self.n_actions as f64 * self.n_quantiles as f64;
+        let outputs = [self.n_twins, self.n_heads, self.n_actions, self.n_quantiles];
+        let outputs: f64 = outputs.iter().map(|&size| size as f64).product();
         let widths = || self.hidden.iter().map(|&width| width as f64);
         let inputs = std::iter::once(self.n_inputs as f64).chain(widths());
         let parameters: f64 =
@@ -182,6 +189,7 @@ mod tests {
             hidden: hidden.to_vec(),
             layer_norm: false,
             n_heads: 1,
+            n_twins: 1,
             n_actions,
             n_quantiles: 51,
             n_critics: 5,

@@ -38,6 +38,7 @@ impl Workload {
             hidden: vec![width; 2],
             layer_norm: false,
             n_heads: 1,
+            n_twins: 1,
             n_actions,
             n_quantiles,
             n_critics: 5,

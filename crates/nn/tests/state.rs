@@ -3,7 +3,9 @@
 mod oracle;
 
 use bqrl_math::{Buffer, Purpose, stream};
-use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, LoadError, Shape, TargetRule, UpdateError, Which};
+use bqrl_nn::{
+    Adam, Choice, Ensemble, Head, Init, Inputs, Kernels, LoadError, Shape, TargetRule, UpdateError,
+};
 use oracle::Sample;
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -15,6 +17,7 @@ fn shape() -> Shape {
         hidden: vec![20, 9],
         layer_norm: true,
         n_heads: 2,
+        n_twins: 2,
         n_actions: 3,
         n_quantiles: 11,
         n_critics: 5,
@@ -26,9 +29,16 @@ fn fresh() -> Ensemble {
         .unwrap()
 }
 
+/// A buffered head, and one per level with a ramp.
+fn rule() -> TargetRule {
+    let buffered = TargetRule::buffered(&Buffer::new(0.5, 0.2).unwrap(), 11, 0.1, 0.2).unwrap();
+    let ramp = Head { choice: Choice::PerLevel, ramp: 0.5 };
+    TargetRule::heads_of(vec![buffered.heads()[0].clone(), ramp], 11, 0.2).unwrap()
+}
+
 fn train(mut critics: Ensemble, seed: u64, steps: usize) -> Ensemble {
     let rng = &mut stream(seed, Purpose::Test);
-    let rule = TargetRule::buffered(&Buffer::new(0.5, 0.2).unwrap(), 11, 0.1, 0.2).unwrap();
+    let rule = rule();
     for _ in 0..steps {
         let sample = Sample::random(critics.shape(), 70, rng);
         critics.train_step(&sample.batch(), &rule, &Adam::new(1e-3), 0.01).unwrap();
@@ -72,7 +82,7 @@ fn a_moment_beyond_its_range_is_an_error() {
 #[test]
 fn a_smaller_batch_leaves_nothing_behind() {
     // Memory is kept from step to step: a batch of another size must not see what the last one left there.
-    let rule = TargetRule::mean(11, 1.0, 0.99).unwrap();
+    let rule = rule().double();
     let sample = |n| Sample::random(&shape(), n, &mut stream(3, Purpose::Test));
     let mut kept = fresh();
     let mut reloaded = fresh();
@@ -106,12 +116,54 @@ fn initial_weights_are_a_contract() {
 }
 
 #[test]
-fn one_critic_can_be_made_pessimistic() {
-    let shape = Shape { hidden: vec![], ..shape() };
-    let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init)).unwrap();
-    critics.set_output_bias(1, -3.0);
-    let z = critics.act(Which::Target, &[0.0; 7]);
-    assert!(z[..66].iter().all(|&z| z == 0.0) && z[66..132].iter().all(|&z| z == -3.0));
+fn twins_and_heads_start_from_weights_of_their_own() {
+    for critic in oracle::critics(&fresh()) {
+        // Rows of 3·11 outputs, for each of 2 twins of 2 heads.
+        let rows: Vec<&[Vec<f64>]> = critic.online[2].weight.chunks(33).collect();
+        assert_eq!(rows.len(), 4);
+        for (i, row) in rows.iter().enumerate() {
+            assert!(rows[..i].iter().all(|other| other != row), "head {i} is a copy");
+        }
+    }
+}
+
+#[test]
+fn a_new_unit_scales_every_output_and_nothing_else() {
+    let mut critics = train(fresh(), 1, 3);
+    let before = oracle::critics(&critics);
+    // A power of two, so that nothing is rounded.
+    critics.scale_outputs(0.25);
+    for (before, after) in before.iter().zip(oracle::critics(&critics)) {
+        for (before, after) in [(&before.online, &after.online), (&before.target, &after.target)] {
+            assert_eq!(after[..2], before[..2], "hidden layers");
+            let quarters = |values: &[f64]| values.iter().map(|v| v / 4.0).collect::<Vec<_>>();
+            assert_eq!(after[2].bias, quarters(&before[2].bias));
+            let rows = before[2].weight.iter().map(|row| quarters(row)).collect::<Vec<_>>();
+            assert_eq!(after[2].weight, rows);
+        }
+        let rest = (&after.first, &after.second, after.steps);
+        assert_eq!(rest, (&before.first, &before.second, before.steps), "optimiser");
+    }
+}
+
+#[test]
+fn metadata_names_the_shape() {
+    let described = |shape: Shape| {
+        let file = Ensemble::new(shape.clone(), Init::default(), &mut stream(1, Purpose::Init)).unwrap();
+        let file = file.to_bytes();
+        assert_eq!(Ensemble::from_bytes(&file).unwrap().shape(), &shape);
+        SafeTensors::read_metadata(&file).unwrap().1.metadata().clone().unwrap()["bqrl_nn"].clone()
+    };
+    assert_eq!(
+        described(shape()),
+        "version=3 n_inputs=7 hidden=20,9 layer_norm=true n_heads=2 n_twins=2 n_actions=3 n_quantiles=11 n_critics=5"
+    );
+    let plain = Shape { layer_norm: false, n_heads: 1, n_twins: 1, ..shape() };
+    let want = "version=1 n_inputs=7 hidden=20,9 n_actions=3 n_quantiles=11 n_critics=5";
+    assert_eq!(described(plain.clone()), want);
+    let twins = described(Shape { n_twins: 3, hidden: vec![], ..plain });
+    let want = "version=3 n_inputs=7 hidden= layer_norm=false n_heads=1 n_twins=3 n_actions=3 n_quantiles=11 n_critics=5";
+    assert_eq!(twins, want);
 }
 
 fn refused(file: &[u8]) -> String {
@@ -133,7 +185,10 @@ fn damaged_files_are_refused_with_the_reason() {
     assert!(refused(b"").starts_with("not a safetensors file"));
     assert!(refused(b"garbage, and more of it").starts_with("not a safetensors file"));
     assert!(refused(&fresh().to_bytes()[..5000]).starts_with("not a safetensors file"));
-    assert!(refused(&patched("version=2", "version=3")).contains("got Some(\"version=3 n_inputs=7 "));
+    assert!(refused(&patched("version=3", "version=2")).contains("got Some(\"version=2 n_inputs=7 "));
+    assert!(refused(&patched("version=3", "version=1")).starts_with("metadata"));
+    assert!(refused(&patched("n_twins=2", "n_twins=0")).contains("n_twins must be at least 1, got 0"));
+    assert!(refused(&patched("n_twins=2", "n_twins=3")).contains("should be F32 [198, 9], got F32 [132, 9]"));
     assert!(refused(&patched("bqrl_nn", "bqrl_mm")).ends_with("got None"));
     assert!(refused(&patched("n_inputs=7", "n_inputs=0")).contains("n_inputs must be at least 1, got 0"));
     assert!(
@@ -194,7 +249,7 @@ proptest! {
 
     #[test]
     fn no_damage_makes_loading_panic(at in 0..20_000_usize, byte: u8, cut in 0..40_000_usize) {
-        let shape = Shape { n_inputs: 2, hidden: vec![3], layer_norm: true, n_heads: 1, n_actions: 2, n_quantiles: 2, n_critics: 2 };
+        let shape = Shape { n_inputs: 2, hidden: vec![3], layer_norm: true, n_heads: 1, n_twins: 2, n_actions: 2, n_quantiles: 2, n_critics: 2 };
         let mut file = Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).unwrap().to_bytes();
         let n = file.len();
         file[at % n] = byte;

@@ -3,11 +3,11 @@
 mod oracle;
 
 use bqrl_math::{Buffer, Purpose, stream};
-use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Shape, TargetRule, UpdateError, Which};
-use oracle::{Rule, Sample, assert_close, flat};
+use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Shape, UpdateError, Which};
+use oracle::{Head, Rule, Sample, Way, assert_close, flat};
 
 /// Sizes that meet every tail: quantiles that are no multiple of 16, batches that are no multiple of 16 or 64, hidden
-/// layers from none to three, widths around the tile sizes. The last number is the batch.
+/// layers from none to three, widths around the tile sizes. One head, and one to three twins. The last number is the batch.
 fn cases() -> Vec<(Shape, usize)> {
     [
         (3, vec![], 2, 1, 2, 1),
@@ -23,37 +23,63 @@ fn cases() -> Vec<(Shape, usize)> {
     .into_iter()
     .enumerate()
     .map(|(case, (n_inputs, hidden, n_actions, n_quantiles, n_critics, batch))| {
-        // Every second one is normalised; one to three heads. One feature alone is always normalised to zero.
-        let (layer_norm, n_heads) = (case % 2 == 0 && !hidden.contains(&1), 1 + case % 3);
-        (Shape { n_inputs, hidden, layer_norm, n_heads, n_actions, n_quantiles, n_critics }, batch)
+        // Every second one is normalised. One feature alone is always normalised to zero.
+        let (layer_norm, n_twins) = (case % 2 == 0 && !hidden.contains(&1), 1 + case % 3);
+        (
+            Shape { n_inputs, hidden, layer_norm, n_heads: 1, n_twins, n_actions, n_quantiles, n_critics },
+            batch,
+        )
     })
     .collect()
 }
 
-fn rules() -> [Rule; 6] {
-    let free = (f64::NEG_INFINITY, f64::INFINITY);
-    let rule = |tau, beta, tie_break, kappa| Rule {
-        buffer: Some(Buffer::new(tau, beta).unwrap()),
-        tie_break,
-        kappa,
-        double: false,
-        smooth: false,
-        bounds: free,
-    };
-    let per_level =
-        |double, bounds, kappa| Rule { buffer: None, tie_break: 0.0, kappa, double, smooth: true, bounds };
-    [
-        rule(0.1, 0.05, 0.0, 1.0),
-        rule(0.5, 0.5, 0.1, 0.2),
-        rule(0.9, 0.3, 0.0, 3.0),
-        per_level(false, free, 1.0),
-        per_level(true, (-0.5, 0.75), 0.1),
-        Rule { double: true, ..rule(0.5, 0.5, 0.1, 0.2) },
+const FREE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+
+fn buffered(tau: f64, beta: f64, tie_break: f64) -> Head {
+    Head { way: Way::Buffered(Buffer::new(tau, beta).unwrap(), tie_break), ramp: 0.0 }
+}
+
+const PER_LEVEL: Head = Head { way: Way::PerLevel, ramp: 0.0 };
+const MEAN: Head = Head { way: Way::Mean, ramp: 0.0 };
+
+/// One head.
+fn plain_rules() -> Vec<Rule> {
+    let rule = |head, kappa| Rule { heads: vec![head], kappa, double: false, smooth: false, bounds: FREE };
+    vec![
+        rule(buffered(0.1, 0.05, 0.0), 1.0),
+        rule(buffered(0.5, 0.5, 0.1), 0.2),
+        rule(buffered(0.9, 0.3, 0.0), 3.0),
+        Rule { smooth: true, ..rule(PER_LEVEL, 1.0) },
+        Rule { smooth: true, double: true, bounds: (-0.5, 0.75), ..rule(PER_LEVEL, 0.1) },
+        Rule { double: true, ..rule(buffered(0.5, 0.5, 0.1), 0.2) },
     ]
 }
 
-fn compiled(rule: Rule, shape: &Shape) -> TargetRule {
-    rule.compiled(shape.n_quantiles)
+/// Several heads with rules of their own, and ramps.
+fn mixed_rules() -> Vec<Rule> {
+    let ramp = |head, ramp| Head { ramp, ..head };
+    let rule = |heads, kappa| Rule { heads, kappa, double: false, smooth: false, bounds: FREE };
+    vec![
+        Rule { smooth: true, ..rule(vec![PER_LEVEL, MEAN, ramp(PER_LEVEL, 0.7)], 1.0) },
+        Rule {
+            smooth: true,
+            double: true,
+            bounds: (-0.5, 0.75),
+            ..rule(vec![PER_LEVEL, MEAN, ramp(PER_LEVEL, 0.7)], 0.1)
+        },
+        Rule { double: true, ..rule(vec![ramp(buffered(0.5, 0.5, 0.1), 0.3), PER_LEVEL], 0.2) },
+        rule(vec![MEAN, buffered(0.9, 0.3, 0.0), ramp(PER_LEVEL, 1.5), PER_LEVEL], 0.2),
+    ]
+}
+
+/// Every case with one rule of each kind. The number of twins is that of the case; so each of the rules meets twins.
+fn cases_with_rules() -> Vec<(Shape, usize, Rule)> {
+    let (plain, mixed) = (plain_rules(), mixed_rules());
+    let pairs = cases().into_iter().enumerate().flat_map(|(case, (shape, batch))| {
+        [&plain[case % plain.len()], &mixed[case % mixed.len()]]
+            .map(|rule| (Shape { n_heads: rule.heads.len(), ..shape.clone() }, batch, rule.clone()))
+    });
+    pairs.collect()
 }
 
 fn ensemble(shape: &Shape, seed: u64, kernels: Kernels) -> Ensemble {
@@ -64,7 +90,7 @@ fn ensemble(shape: &Shape, seed: u64, kernels: Kernels) -> Ensemble {
 #[test]
 fn outputs_match_the_oracle() {
     for kernels in Kernels::available() {
-        for (shape, batch) in cases() {
+        for (shape, batch, _) in cases_with_rules() {
             let critics = ensemble(&shape, 1, kernels);
             let sample = Sample::random(&shape, batch, &mut stream(2, Purpose::Test));
             let inputs = Inputs::from_rows(&sample.inputs, shape.n_inputs);
@@ -89,26 +115,34 @@ fn the_oracle_agrees_with_finite_differences() {
     // Central differences with step 1e-6 err by about 1e-10 where 𝒥 is smooth. Kinks within the step are rare: the seeds
     // are fixed.
     let rng = &mut stream(3, Purpose::Test);
-    for (case, hidden) in
-        [vec![], vec![6], vec![5, 4, 3], vec![6], vec![5, 4], vec![7]].into_iter().enumerate()
-    {
-        let (layer_norm, n_heads, rule) = (case > 2, 1 + case % 3, rules()[case]);
-        let shape =
-            Shape { n_inputs: 3, hidden, layer_norm, n_heads, n_actions: 2, n_quantiles: 5, n_critics: 2 };
+    let hidden = [vec![], vec![6], vec![5, 4, 3], vec![6], vec![5, 4], vec![7]];
+    let rules = plain_rules().into_iter().chain(mixed_rules());
+    let twins = [1, 2, 3, 1, 2, 3, 2, 3, 2, 2];
+    for (case, ((rule, n_twins), hidden)) in rules.zip(twins).zip(hidden.iter().cycle()).enumerate() {
+        let shape = Shape {
+            n_inputs: 3,
+            hidden: hidden.clone(),
+            layer_norm: case > 2,
+            n_heads: rule.heads.len(),
+            n_twins,
+            n_actions: 2,
+            n_quantiles: 5,
+            n_critics: 2,
+        };
         let sample = Sample::random(&shape, 9, rng);
         let mut critic = oracle::critics(&ensemble(&shape, 4, Kernels::scalar())).swap_remove(1);
         // Biases begin at zero; a unit whose inputs are all zero would then sit exactly in the kink of ReLU.
         let parameters: Vec<f64> = flat(&critic.online).iter().map(|w| w + 0.1 * rng.normal()).collect();
         oracle::unflatten(&mut critic.online, &parameters);
-        let y = oracle::all_targets(&critic.online, &critic.target, rule, &shape, &sample);
-        let gradient = flat(&oracle::gradient(&critic.online, &y, rule, &shape, &sample));
+        let y = oracle::all_targets(&critic.online, &critic.target, &rule, &shape, &sample);
+        let gradient = flat(&oracle::gradient(&critic.online, &y, &rule, &shape, &sample));
         for i in 0..parameters.len() {
             let at = |step: f64| {
                 let mut moved = parameters.clone();
                 moved[i] += step;
                 let mut net = critic.online.clone();
                 oracle::unflatten(&mut net, &moved);
-                oracle::loss(&net, &y, rule, &shape, &sample)
+                oracle::loss(&net, &y, &rule, &shape, &sample)
             };
             let slope = (at(1e-6) - at(-1e-6)) / 2e-6;
             assert!((slope - gradient[i]).abs() < 1e-8, "{shape:?} [{i}]: {slope} against {}", gradient[i]);
@@ -119,9 +153,8 @@ fn the_oracle_agrees_with_finite_differences() {
 #[test]
 fn gradients_match_the_oracle() {
     for kernels in Kernels::available() {
-        for (case, (shape, batch)) in cases().into_iter().enumerate() {
+        for (shape, batch, rule) in cases_with_rules() {
             for done in [None, Some(false), Some(true)] {
-                let rule = rules()[case % 6];
                 let mut critics = ensemble(&shape, 5, kernels);
                 let mut sample = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
                 if let Some(done) = done {
@@ -130,21 +163,21 @@ fn gradients_match_the_oracle() {
                 let before = oracle::critics(&critics);
                 let losses = critics.train_step_with_loss(
                     &sample.batch(),
-                    &compiled(rule, &shape),
+                    &rule.compiled(shape.n_quantiles),
                     &Adam::new(1e-3),
                     0.1,
                 );
                 let losses = losses.unwrap();
                 for (m, (before, after)) in before.iter().zip(oracle::critics(&critics)).enumerate() {
-                    let what = format!("{}, {shape:?}, critic {m}, done {done:?}", kernels.name());
-                    let y = oracle::all_targets(&before.online, &before.target, rule, &shape, &sample);
-                    let want = flat(&oracle::gradient(&before.online, &y, rule, &shape, &sample));
+                    let what = format!("{}, {shape:?}, {rule:?}, critic {m}, done {done:?}", kernels.name());
+                    let y = oracle::all_targets(&before.online, &before.target, &rule, &shape, &sample);
+                    let want = flat(&oracle::gradient(&before.online, &y, &rule, &shape, &sample));
                     // After the first step the first moment is (1 − β₁) g.
                     let got: Vec<f64> = flat(&after.first).iter().map(|m| m / 0.1).collect();
                     let scale = want.iter().fold(1e-3, |largest: f64, g| largest.max(g.abs()));
                     let relative = |values: &[f64]| values.iter().map(|g| g / scale).collect::<Vec<f64>>();
                     assert_close(&relative(&got), &relative(&want), 1e-5, &what);
-                    let loss = oracle::loss(&before.online, &y, rule, &shape, &sample);
+                    let loss = oracle::loss(&before.online, &y, &rule, &shape, &sample);
                     assert_close(&[losses[m]], &[loss], 1e-5, &what);
                 }
             }
@@ -157,24 +190,26 @@ fn hundreds_of_steps_stay_close_to_the_oracle() {
     // ε well above the rounding error of a gradient, or else Adam turns the sign of a rounding error into a full step.
     let adam = Adam { epsilon: 1e-3, weight_decay: 0.05, ..Adam::new(3e-3) };
     for kernels in Kernels::available() {
-        for (case, (shape, batch)) in
-            [cases().swap_remove(3), cases().swap_remove(4), cases().swap_remove(1)].into_iter().enumerate()
-        {
-            let rule = rules()[2 * case + 1];
+        let plain = [3, 4, 1].into_iter().zip(plain_rules().into_iter().skip(1).step_by(2));
+        let mixed = [4, 1, 7, 3].into_iter().zip(mixed_rules());
+        for (case, rule) in plain.chain(mixed) {
+            let (shape, batch) = cases().swap_remove(case);
+            let shape = Shape { n_heads: rule.heads.len(), ..shape };
             let mut critics = ensemble(&shape, 7, kernels);
             let mut wanted = oracle::critics(&critics);
             let rng = &mut stream(8, Purpose::Test);
             // Where two actions nearly tie at a level, a rounding error chooses; after many steps such choices add up.
-            let steps = if rule.buffer.is_some() { 300 } else { 30 };
+            let per_level = rule.heads.iter().any(|head| matches!(head.way, Way::PerLevel));
+            let steps = if per_level { 30 } else { 300 };
             for _ in 0..steps {
                 let sample = Sample::random(&shape, batch, rng);
-                critics.train_step(&sample.batch(), &compiled(rule, &shape), &adam, 0.02).unwrap();
+                critics.train_step(&sample.batch(), &rule.compiled(shape.n_quantiles), &adam, 0.02).unwrap();
                 for critic in &mut wanted {
-                    critic.train_step(rule, &shape, &sample, &adam, 0.02);
+                    critic.train_step(&rule, &shape, &sample, &adam, 0.02);
                 }
             }
             for (m, (got, want)) in oracle::critics(&critics).iter().zip(&wanted).enumerate() {
-                let what = format!("{}, {shape:?}, critic {m}", kernels.name());
+                let what = format!("{}, {shape:?}, {rule:?}, critic {m}", kernels.name());
                 assert_eq!(got.steps, steps);
                 assert_close(&flat(&got.online), &flat(&want.online), 2e-4, &what);
                 assert_close(&flat(&got.target), &flat(&want.target), 2e-4, &what);
@@ -193,6 +228,7 @@ fn a_general_update_with_the_same_gradient_is_the_same_update() {
         hidden: vec![5],
         layer_norm: false,
         n_heads: 1,
+        n_twins: 1,
         n_actions: 2,
         n_quantiles: 3,
         n_critics: 3,
@@ -219,7 +255,9 @@ fn zeta_zero_leaves_the_target_alone() {
     let mut critics = ensemble(&shape, 9, Kernels::detect());
     let before = oracle::critics(&critics);
     let sample = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
-    critics.train_step(&sample.batch(), &compiled(rules()[0], &shape), &Adam::new(0.1), 0.0).unwrap();
+    critics
+        .train_step(&sample.batch(), &plain_rules()[0].compiled(shape.n_quantiles), &Adam::new(0.1), 0.0)
+        .unwrap();
     for (before, after) in before.iter().zip(oracle::critics(&critics)) {
         assert_eq!(after.target, before.target);
         assert_ne!(after.online, before.online);
@@ -233,6 +271,7 @@ fn members_may_learn_from_batches_of_their_own() {
         hidden: vec![],
         layer_norm: false,
         n_heads: 1,
+        n_twins: 1,
         n_actions: 1,
         n_quantiles: 1,
         n_critics: 3,
@@ -274,7 +313,12 @@ fn a_batch_that_is_not_finite_is_refused_and_changes_nothing() {
     let before = critics.to_bytes();
     let good = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
     let mut try_step = |sample: &Sample| {
-        let result = critics.train_step(&sample.batch(), &compiled(rules()[0], &shape), &Adam::new(0.1), 0.1);
+        let result = critics.train_step(
+            &sample.batch(),
+            &plain_rules()[0].compiled(shape.n_quantiles),
+            &Adam::new(0.1),
+            0.1,
+        );
         assert!(critics.to_bytes() == before);
         result.unwrap_err().to_string()
     };
@@ -296,6 +340,7 @@ fn moments_of_parameters_that_never_move_do_not_become_denormal() {
         hidden: vec![8],
         layer_norm: true,
         n_heads: 2,
+        n_twins: 2,
         n_actions: 2,
         n_quantiles: 4,
         n_critics: 2,

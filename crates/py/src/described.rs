@@ -16,10 +16,16 @@ pub fn algos() -> Vec<(&'static str, &'static str, bool)> {
     ALGOS.iter().map(|algo| (algo.name, algo.about, algo.levels == Levels::One)).collect()
 }
 
-/// The preset of an algorithm: {"agent": {…}, "run": {…}}.
+/// The preset of an algorithm: {"agent": {…}, "run": {…}}; for observations that are vectors, or else indices.
 #[pyfunction]
-pub fn preset<'py>(py: Python<'py>, algo: &str) -> PyResult<Bound<'py, PyDict>> {
-    let layers = Layers::preset(algo).map_err(value_error)?;
+#[pyo3(signature = (algo, vector=false))]
+pub fn preset<'py>(py: Python<'py>, algo: &str, vector: bool) -> PyResult<Bound<'py, PyDict>> {
+    let observations = if vector {
+        ObservationSpace::Dense(vec![1])
+    } else {
+        ObservationSpace::Discrete { n: 1, ordered: false }
+    };
+    let layers = Layers::preset_for(algo, &observations).map_err(value_error)?;
     let sections = PyDict::new(py);
     for name in ["agent", "run"] {
         let mut section = layers.section(name).expect("a preset has both sections").clone();

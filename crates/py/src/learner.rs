@@ -91,7 +91,8 @@ impl Learner {
         seed: u64,
         problem: Option<PyRef<'_, Problem>>,
     ) -> PyResult<Self> {
-        let mut layers = Layers::preset(algo).map_err(value_error)?;
+        let observations = environment.observations.space();
+        let mut layers = Layers::preset_for(algo, &observations).map_err(value_error)?;
         let whole = |seed| i64::try_from(seed).map_err(|_| value_error("seed must be below 2^63"));
         layers.set("run", "tau", risk_levels);
         layers.set("run", "beta", betas);
@@ -222,7 +223,7 @@ impl Learner {
             .collect::<PyResult<_>>()?;
         let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
         let holds_target = self.holds_target();
-        let columns = if holds_target { 5 } else { 2 };
+        let columns = if holds_target { 6 } else { 2 };
         let state = state.map(|state| state.as_array().to_owned());
         let starts = episode_start.map(|starts| starts.as_array().to_vec());
         let rewards = rewards.map(|rewards| rewards.as_array().to_vec());
@@ -267,9 +268,16 @@ impl Learner {
                 }
                 let memo = match before {
                     Some(state) if holds_target => {
-                        let target =
-                            Target { u: state[(row, 2)], v: state[(row, 3)], weight: state[(row, 4)] };
-                        Memo { target: Some(target), critic: None }
+                        let [u, v, weight, ramp] = [2, 3, 4, 5].map(|column| state[(row, column)]);
+                        if !(ramp >= 0.0 && ramp.fract() == 0.0) {
+                            return Err(value_error(format!(
+                                "state: a ramp must be a whole number, got {ramp}"
+                            )));
+                        }
+                        let memo =
+                            Memo { target: Some(Target { u, v, weight, ramp: ramp as usize }), critic: None };
+                        agent.check_memo(&memo).map_err(|error| value_error(format!("state: {error}")))?;
+                        memo
                     }
                     _ => fresh.unwrap_or_default(),
                 };
@@ -287,8 +295,8 @@ impl Learner {
                 actions.push(action as i64);
                 after.extend([(stage + 1) as f64, collected]);
                 if holds_target {
-                    let target = memo.target.unwrap_or(Target { u: 0.0, v: 0.0, weight: 0.0 });
-                    after.extend([target.u, target.v, target.weight]);
+                    let target = memo.target.unwrap_or(Target { u: 0.0, v: 0.0, weight: 0.0, ramp: 0 });
+                    after.extend([target.u, target.v, target.weight, target.ramp as f64]);
                 }
             }
             Ok((actions, after))

@@ -29,28 +29,17 @@ const PROBLEMS: [(&str, &[(&str, &str)]); 2] = [
 
 /// Settings that make an agent small and let it learn after a few steps.
 const SMALL: [(&str, &[&str]); 8] = [
-    (
-        "deep-bqrl",
-        &[
-            "n_quantiles=3",
-            "n_critics=2",
-            "hidden=[4]",
-            "batch_size=4",
-            "learning_starts=4",
-            "replay_capacity=16",
-        ],
-    ),
-    ("qr-dqn", &["n_quantiles=3", "hidden=[4]", "batch_size=4", "learning_starts=4", "replay_capacity=16"]),
+    ("deep-bqrl", &["n_quantiles=3", "n_critics=2", "hidden=[4]", "batch_size=4", "replay_capacity=16"]),
+    ("qr-dqn", &["n_quantiles=3", "hidden=[4]", "batch_size=4", "replay_capacity=16"]),
     (
         "target-tracking",
         &[
             "n_critics=2",
             "hidden=[4]",
-            "n_targets=6",
+            "n_quantiles=6",
             "batch_size=4",
             "replay_capacity=16",
             "updates_per_step=2.0",
-            "learning_starts=4",
         ],
     ),
     ("var-q", &["n_levels=4"]),

@@ -9,8 +9,8 @@ def test_a_study_is_tuned():
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
     def objective(trial):
-        rate = trial.suggest_float("learning_rate_extra", 1e-5, 1e-2, log=True)
-        model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", risk_level=0.5, seed=1000, learning_rate_extra=rate, hidden=[16])
+        rate = trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
+        model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", risk_level=0.5, seed=1000, learning_rate=rate, hidden=[16])
 
         def report(model, episode):
             if episode.episode % 20 == 0:

@@ -70,17 +70,17 @@ def test_an_interrupt_stops_after_checkpoints_and_any_engine_goes_on(local, tmp_
 
 def test_one_run_that_diverges_does_not_stop_the_others_nor_is_it_tried_again(tmp_path):
     # An Adam step is about the learning rate: one of 1e38 overflows what single precision holds at once.
-    short = "[run]\nseeds = [1000]\nepisodes = 60\n[grid]\nagent.learning_rate_extra = [1e38, 1e-3]\n"
+    short = "[run]\nseeds = [1000]\nepisodes = 60\n[grid]\nagent.learning_rate = [1e38, 1e-3]\n"
     (tmp_path / "s.toml").write_text(short)
     driver = start(tmp_path)
     out, _ = driver.communicate(timeout=300)
     log = (tmp_path / "ray.log").read_text()
     assert (driver.returncode, out) == (1, ""), log
     last = log.splitlines()[-1]
-    assert last.startswith("error: 1 of 2 runs are not finished; learning_rate_extra=1e38,seed=1000: "), log
+    assert last.startswith("error: 1 of 2 runs are not finished; learning_rate=1e38,seed=1000: "), log
     assert "no longer finite" in last and "Traceback" not in log
     rows = (tmp_path / "ray/sweep.csv").read_text().splitlines()
-    assert len(rows) == 2 and rows[1].startswith('"learning_rate_extra=0.001,seed=1000"')
+    assert len(rows) == 2 and rows[1].startswith('"learning_rate=0.001,seed=1000"')
 
 
 def test_the_page_does_what_it_says(tmp_path):

@@ -1,5 +1,6 @@
 """PyTorch computes what we compute from `weights.safetensors`, loaded as the documentation of crates/nn says."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +19,33 @@ def documented_critic(path, m):
     return scope["critic"](path, m)
 
 
-def encoded(seen, stage, collected, horizon):
-    """x = (h, s, c) as crates/agents/src/experience/encode.rs writes it, for a dense observation and scale 1."""
+def encoded(seen, stage, collected, horizon, critics):
+    """x = (h, s, c) as crates/agents/src/experience/encode.rs writes it, for a dense observation.
+
+    The running moments of observations and the scale of returns are in `agent.json`, beside the networks.
+    """
+    moments = critics["moments"]
+    deviation = np.sqrt(np.array(moments["squares"]) / moments["count"])
+    seen = np.clip((seen - np.array(moments["mean"])) / deviation, -5, 5)
     left = horizon - stage
-    paces = [np.exp(-left / pace) for pace in (3.0, 10.0, 30.0)]
-    return [*seen, stage / horizon, *paces, float(stage + 1 == horizon), collected]
+    paces = [np.exp(-left / 2.0**j) for j in range(int(np.ceil(np.log2(horizon))))]
+    return [*seen, left / horizon, *paces, collected / critics["unit"]["sigma"]]
 
 
 def test_the_greedy_actions_are_those_of_torch(tmp_path):
-    model = bqrl.QRDQN("CartPole-v1", hidden=[32, 32], seed=1).learn(total_timesteps=2000)
+    # With this score, an action counts by the mean of all quantiles of all critics.
+    model = bqrl.DeepBQRL("CartPole-v1", hidden=[32, 32], n_critics=2, score="mean", seed=1).learn(total_timesteps=2000)
     model.save(tmp_path / "model")
-    critic = documented_critic(tmp_path / "model/weights.safetensors", 0)
+    critics = [documented_critic(tmp_path / "model/weights.safetensors", m) for m in (0, 1)]
+    beside = json.loads(next((tmp_path / "model").glob("*/agent.json")).read_text())["critics"]
     rng = np.random.default_rng(1)
     seen = rng.normal(size=(500, 4)).astype(np.float32)
     stages, collected = rng.integers(0, 499, 500), rng.uniform(0, 50, 500)
     state = np.stack([stages, collected], axis=1).astype(np.float64)
     actions, _ = model.predict(seen, state, reward=np.zeros(500))
-    x = np.array([encoded(s, h, c, 500) for s, h, c in zip(seen, stages, collected, strict=True)], np.float32)
+    x = np.array([encoded(s, h, c, 500, beside) for s, h, c in zip(seen, stages, collected, strict=True)], np.float32)
     with torch.no_grad():
-        means = critic(torch.tensor(x)).view(500, 2, -1).mean(2)
+        means = sum(critic(torch.tensor(x)).view(500, 2, -1).mean(2) for critic in critics) / 2
     clear = (means[:, 0] - means[:, 1]).abs() > 1e-4
     assert clear.sum() > 400
     assert (means.argmax(1).numpy() == actions)[clear.numpy()].all()

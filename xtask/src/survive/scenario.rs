@@ -67,8 +67,8 @@ fn train(name: &'static str, arguments: &str, every: &str) -> Scenario {
 pub fn all() -> Vec<Scenario> {
     let chain = "chain.csv --horizon 4 --start 0";
     let offers = "asset-selling --env offers=8";
-    let small = "--set agent.n_critics=2 --set agent.n_targets=12 --set agent.updates_per_step=2.0";
-    let late = "--set agent.learning_starts=20000 --set agent.replay_capacity=20000 --set agent.hidden=[4] \
+    let small = "--set agent.n_critics=2 --set agent.n_quantiles=12 --set agent.updates_per_step=2.0";
+    let late = "--set agent.updates_per_step=0.01 --set agent.replay_capacity=20000 --set agent.hidden=[4] \
                 --set agent.n_quantiles=2 --set agent.batch_size=2";
     vec![
         train("deep-bqrl", &format!("{offers} --episodes 80"), "4"),

@@ -14,17 +14,19 @@
 //! Choices that the paper leaves open (decision 0005): `tie_break` times the mean of z is added to the score, because B̂ is
 //! flat outside its window and strictly worse actions tie there; 0 is the paper's score. Remaining ties go to the lowest
 //! index. The ablations that the paper leaves open: `score` replaces B̂ by a point quantile or the mean, and λ_0 = 0 removes
-//! the bonus. The learning rate falls with the episodes. Rewards are divided by `reward_scale`.
+//! the bonus. Rewards are in units of
+//! the scale of the returns, which is found while learning.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::{Clock, Exploration, Span};
 use bqrl_math::score::{self, Spread, argmax, spread};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
+use bqrl_nn::{Shape, Which};
 use serde::{Deserialize, Serialize};
 
 use crate::experience::saved;
-use crate::quantile_critics::{CriticConfig, CriticState, QuantileCritics};
+use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, inputs};
 use crate::settings::{count, not_negative, positive_span};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
@@ -34,8 +36,6 @@ use crate::{
 /// Every setting except τ and β.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
-    /// M ≥ 2.
-    pub n_critics: usize,
     /// λ_0.
     pub lambda_0: f64,
     /// λ_decay.
@@ -61,6 +61,19 @@ pub enum Score {
     Mean,
 }
 
+/// One head, which compares next actions by the score; the collected reward is part of x.
+fn design(score: &score::Score) -> Design {
+    Design { with_collected: true, ..Design::by_score(score) }
+}
+
+impl Config {
+    /// The sizes of the networks for a problem.
+    pub fn shape(&self, spec: &EnvSpec) -> Shape {
+        let design = design(&score::Score::mean(self.critics.n_quantiles));
+        self.critics.shape(&design, &design.encoder(spec), spec)
+    }
+}
+
 /// The agent.
 pub struct DeepBqrl {
     critics: QuantileCritics,
@@ -83,9 +96,9 @@ impl DeepBqrl {
         n_lanes: usize,
         seed: u64,
     ) -> Result<Self, AgentError> {
-        let Config { n_critics, lambda_0, lambda_decay, score, tie_break, critics } = config;
+        let Config { lambda_0, lambda_decay, score, tie_break, critics } = config;
         critics.check()?;
-        count("n_critics", n_critics, 2..=256)?;
+        count("n_critics", critics.n_critics, 2..=256)?;
         not_negative("lambda_0", lambda_0)?;
         positive_span("lambda_decay", &lambda_decay)?;
         not_negative("tie_break", tie_break)?;
@@ -96,9 +109,9 @@ impl DeepBqrl {
             Score::Mean => score::Score::mean(k),
         };
         let score = score.with_tie_break(tie_break);
-        let rule = critics.rule(&score)?;
+        let design = design(&score);
         Ok(Self {
-            critics: QuantileCritics::new(critics, n_critics, rule, spec, n_lanes, seed)?,
+            critics: QuantileCritics::new(critics, design, spec, n_lanes, seed)?,
             score,
             exploration: Exploration::new(lambda_0, lambda_decay).expect("checked above"),
         })
@@ -107,14 +120,14 @@ impl DeepBqrl {
     /// The ensemble's mean quantiles z̃_j(x, a) of the remaining return, in the problem's own units.
     pub fn quantiles(&self, x: &Input, action: usize) -> Vec<f64> {
         let (k, n_actions) = (self.critics.n_quantiles(), self.critics.n_actions());
-        let outputs = self.critics.outputs(x);
+        let outputs = self.critics.outputs(Which::Online, x);
         let mut sums = vec![0.0; k];
         for critic in outputs.chunks_exact(n_actions * k) {
             let sorted = QuantileCritics::sorted(&critic[action * k..(action + 1) * k]);
             sums.iter_mut().zip(sorted).for_each(|(sum, z)| *sum += z);
         }
         let n_critics = outputs.len() / (n_actions * k);
-        sums.iter().map(|sum| sum * self.critics.reward_scale() / n_critics as f64).collect()
+        sums.iter().map(|sum| sum * self.critics.unit().sigma() / n_critics as f64).collect()
     }
 
     /// μ_B and σ_B of every action, from the raw outputs of all critics: line 7.
@@ -129,7 +142,8 @@ impl DeepBqrl {
 }
 
 impl Agent for DeepBqrl {
-    fn begin(&mut self, _: &Clock, _: usize, _: &Observation) -> Memo {
+    fn begin(&mut self, _: &Clock, _: usize, start: &Observation) -> Memo {
+        self.critics.see(start);
         Memo::default()
     }
 
@@ -139,7 +153,7 @@ impl Agent for DeepBqrl {
         let optimistic = |spread: &Spread| spread.optimistic(lambda_t);
         let choose =
             |outputs: &Vec<f32>| argmax(&self.spreads(outputs).iter().map(optimistic).collect::<Vec<_>>());
-        self.critics.outputs_of(waiting).iter().map(choose).collect()
+        self.critics.outputs_of(Which::Online, inputs(waiting)).iter().map(choose).collect()
     }
 
     fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
@@ -156,12 +170,12 @@ impl Agent for DeepBqrl {
 
     /// Eq. (2).
     fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        let spreads = self.spreads(&self.critics.outputs(x));
+        let spreads = self.spreads(&self.critics.outputs(Which::Online, x));
         choice.push((argmax(&spreads.iter().map(|spread| spread.mu_b).collect::<Vec<_>>()), 1.0));
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {
-        self.critics.predictions(x)
+        self.critics.predictions(0, x)
     }
 
     fn is_stochastic(&self) -> bool {

@@ -1,15 +1,14 @@
 //! x = (h, s, c) as network input.
 //!
 //! ```text
-//! state        one-hot of s (unordered), or s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered), or the
-//!              observation itself (dense), its bits as 0 and 1, or its bytes over 255
-//! stage        h/H, exp(−(H−h)/3), exp(−(H−h)/10), exp(−(H−h)/30), 1{h = H−1}, and a thermometer on demand
-//! collected    c / scale, unless left out
+//! state        one-hot of s, √n high (unordered); s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered); a vector by its
+//!              running mean and standard deviation, cut at ±5; bits as 0 and 1; bytes over 255
+//! time         (H−h)/H and exp(−(H−h)/2^j), j = 0 … ⌈log₂ H⌉ − 1
+//! collected    c / σ, for agents whose policy depends on it
 //! ```
 //!
-//! The last-step flag matters: without it "go on at the last step" is extrapolated above zero. The thermometer lets
-//! what is learned of one offer carry over to its neighbours (decision 0005). That of the stage is
-//! for sums of rewards, where a value changes steeply from stage to stage (decision 0006).
+//! Time to go on several scales: the first one flags the last step, without which "go on at the last step" is extrapolated above
+//! zero. The thermometer lets what is learned of one offer carry over to its neighbours (decision 0005).
 
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
@@ -17,43 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Input;
 
-/// The reward that counts as 1 for the critics: the setting or, if it is 0, the largest |reward| that the problem names.
-pub fn reward_scale(setting: f64, spec: &EnvSpec) -> f64 {
-    let named = spec.reward_bounds.map_or(0.0, |(low, high)| low.abs().max(high.abs()));
-    match setting {
-        0.0 if named > 0.0 => named,
-        0.0 => 1.0,
-        scale => scale,
-    }
-}
-
-/// How a discrete state is written.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StateEncoding {
-    /// A thermometer where the problem says that neighbours are alike, else one-hot.
-    Auto,
-    /// One input per state.
-    OneHot,
-    /// One input per threshold, and the index as a number.
-    Thermometer,
-}
-
-/// Inputs that describe the stage.
-const STAGE: usize = 5;
-/// Height of the thermometer of the stage.
-const STAGE_HEIGHT: f32 = 0.3;
+/// A normalised number is cut here.
+const MOST: f32 = 5.0;
 
 /// Writes inputs for one problem.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     state: State,
     horizon: usize,
-    /// The divisor of c; `None` leaves c out.
-    scale: Option<f64>,
-    /// Inputs of the thermometer of the stage, and whether it is shown.
-    n_stages: usize,
-    stages_shown: bool,
+    n_paces: usize,
+    with_collected: bool,
+    moments: Moments,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,51 +38,57 @@ enum State {
     Bytes(usize),
 }
 
-impl Encoder {
-    /// For a problem's observations; collected rewards are divided by `scale`.
-    pub fn new(spec: &EnvSpec, encoding: StateEncoding, scale: f64) -> Self {
-        assert!(scale > 0.0 && scale.is_finite(), "scale must be positive and finite, got {scale}");
-        let state = match (&spec.observations, encoding) {
-            (space @ ObservationSpace::Dense(_), _) => State::Dense(space.size()),
-            (space @ ObservationSpace::Bits(_), _) => State::Bits(space.size()),
-            (space @ ObservationSpace::Bytes { .. }, _) => State::Bytes(space.size()),
-            (&ObservationSpace::Discrete { n, ordered: true }, StateEncoding::Auto)
-            | (&ObservationSpace::Discrete { n, .. }, StateEncoding::Thermometer) => State::Thermometer(n),
-            (&ObservationSpace::Discrete { n, .. }, _) => State::OneHot { n, height: 1.0 },
-        };
-        Self { state, horizon: spec.horizon, scale: Some(scale), n_stages: 0, stages_shown: false }
-    }
+/// Running mean and variance of every number of a vector observation.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Moments {
+    count: f64,
+    mean: Vec<f64>,
+    /// Sums of squared distances from the mean.
+    squares: Vec<f64>,
+}
 
-    /// One-hot states of height √n, as long as a vector as a thermometer is: a step of learning then moves either by as
-    /// much.
-    #[must_use]
-    pub fn with_long_one_hot(mut self) -> Self {
-        if let State::OneHot { n, height } = &mut self.state {
-            *height = (*n as f32).sqrt();
+impl Moments {
+    fn add(&mut self, values: &[f32]) {
+        self.count += 1.0;
+        for ((mean, squares), &value) in self.mean.iter_mut().zip(&mut self.squares).zip(values) {
+            let value = f64::from(value);
+            let before = value - *mean;
+            *mean += before / self.count;
+            *squares += before * (value - *mean);
         }
-        self
     }
 
-    /// A thermometer for the stage if there are at most `longest` stages. Its inputs are 0 until they are shown.
+    fn of(&self, i: usize, value: f32) -> f32 {
+        let variance = self.squares[i] / self.count.max(1.0);
+        // A number that never changes says nothing.
+        if variance > 0.0 {
+            (((f64::from(value) - self.mean[i]) / variance.sqrt()) as f32).clamp(-MOST, MOST)
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Encoder {
+    /// For a problem's observations.
+    pub fn new(spec: &EnvSpec) -> Self {
+        let state = match &spec.observations {
+            &ObservationSpace::Discrete { n, ordered: true } => State::Thermometer(n),
+            &ObservationSpace::Discrete { n, .. } => State::OneHot { n, height: (n as f32).sqrt() },
+            space @ ObservationSpace::Dense(_) => State::Dense(space.size()),
+            space @ ObservationSpace::Bits(_) => State::Bits(space.size()),
+            space @ ObservationSpace::Bytes { .. } => State::Bytes(space.size()),
+        };
+        let n = if let State::Dense(n) = state { n } else { 0 };
+        let moments = Moments { count: 0.0, mean: vec![0.0; n], squares: vec![0.0; n] };
+        let n_paces = spec.horizon.next_power_of_two().ilog2().max(1) as usize;
+        Self { state, horizon: spec.horizon, n_paces, with_collected: false, moments }
+    }
+
+    /// With the collected reward.
     #[must_use]
-    pub fn with_stage_thermometer(self, longest: usize) -> Self {
-        Self { n_stages: if self.horizon > longest { 0 } else { self.horizon - 1 }, ..self }
-    }
-
-    /// Shows the thermometer of the stage from now on.
-    pub fn show_stages(&mut self) {
-        self.stages_shown = true;
-    }
-
-    /// Leaves the collected reward out.
-    #[must_use]
-    pub fn without_collected(self) -> Self {
-        Self { scale: None, ..self }
-    }
-
-    /// Whether states have nothing in common, so that what is learned of one says nothing about another.
-    pub fn is_one_hot(&self) -> bool {
-        matches!(self.state, State::OneHot { .. })
+    pub fn with_collected(self) -> Self {
+        Self { with_collected: true, ..self }
     }
 
     /// D, the length of an input.
@@ -119,11 +98,40 @@ impl Encoder {
         | State::Dense(n)
         | State::Bits(n)
         | State::Bytes(n)) = self.state;
-        n + STAGE + self.n_stages + usize::from(self.scale.is_some())
+        n + 1 + self.n_paces + usize::from(self.with_collected)
     }
 
-    /// Appends the encoding of x.
-    pub fn encode(&self, x: &Input, out: &mut Vec<f32>) {
+    /// Takes an observation into the running moments.
+    pub fn see(&mut self, observation: &Observation) {
+        if let Observation::Dense(values) = observation {
+            self.moments.add(values);
+        }
+    }
+
+    /// The running moments, to be saved.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+
+    /// Restores the running moments; false where they do not fit.
+    pub fn set_moments(&mut self, moments: Moments) -> bool {
+        let n = self.moments.mean.len();
+        let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
+        let fits = moments.mean.len() == n
+            && moments.squares.len() == n
+            && moments.count >= 0.0
+            && moments.count.is_finite()
+            && finite(&moments.mean)
+            && finite(&moments.squares)
+            && moments.squares.iter().all(|&squares| squares >= 0.0);
+        if fits {
+            self.moments = moments;
+        }
+        fits
+    }
+
+    /// Appends the encoding of x; collected rewards are divided by `sigma`.
+    pub fn encode(&self, x: &Input, sigma: f64, out: &mut Vec<f32>) {
         match (self.state, x.observation) {
             (State::OneHot { n, height }, &Observation::Index(s)) => {
                 out.extend((0..n).map(|k| if k == s { height } else { 0.0 }));
@@ -134,7 +142,7 @@ impl Encoder {
             }
             (State::Dense(n), Observation::Dense(values)) => {
                 assert_eq!(values.len(), n, "length of the observation");
-                out.extend_from_slice(values);
+                out.extend(values.iter().enumerate().map(|(i, &value)| self.moments.of(i, value)));
             }
             (State::Bits(n), Observation::Bits(words)) => {
                 assert_eq!(words.len(), n.div_ceil(64), "words of the observation");
@@ -147,12 +155,15 @@ impl Encoder {
             (state, observation) => panic!("{observation:?} does not fit {state:?}"),
         }
         let left = (self.horizon - x.stage.min(self.horizon)) as f32;
-        out.push(x.stage as f32 / self.horizon as f32);
-        out.extend([3.0, 10.0, 30.0].map(|pace: f32| (-left / pace).exp()));
-        out.push(f32::from(u8::from(x.stage + 1 == self.horizon)));
-        let height = if self.stages_shown { STAGE_HEIGHT } else { 0.0 };
-        out.extend((1..=self.n_stages).map(|k| if x.stage >= k { height } else { -height }));
-        out.extend(self.scale.map(|scale| (x.collected / scale) as f32));
+        out.push(left / self.horizon as f32);
+        let mut pace = 1.0;
+        for _ in 0..self.n_paces {
+            out.push((-left / pace).exp());
+            pace *= 2.0;
+        }
+        if self.with_collected {
+            out.push((x.collected / sigma) as f32);
+        }
     }
 }
 
@@ -160,25 +171,13 @@ impl Encoder {
 mod tests {
     use super::*;
 
-    fn spec(observations: ObservationSpace) -> EnvSpec {
-        EnvSpec {
-            name: "test".into(),
-            observations,
-            n_actions: 2,
-            horizon: 10,
-            horizon_is_task: true,
-            reward_bounds: None,
-            discount: 1.0,
-            stationary: true,
-            known_rewards: None,
-            terminal: None,
-        }
+    fn encoder(observations: ObservationSpace) -> Encoder {
+        Encoder::new(&EnvSpec::new("test", observations, 2, 10)).with_collected()
     }
 
-    fn encoded(observations: ObservationSpace, encoding: StateEncoding, x: &Input) -> Vec<f32> {
-        let encoder = Encoder::new(&spec(observations), encoding, 2.0);
+    fn encoded(encoder: &Encoder, x: &Input) -> Vec<f32> {
         let mut out = Vec::new();
-        encoder.encode(x, &mut out);
+        encoder.encode(x, 2.0, &mut out);
         assert_eq!(out.len(), encoder.width());
         out
     }
@@ -187,33 +186,22 @@ mod tests {
     fn an_ordered_state_is_a_thermometer_and_an_unordered_one_hot() {
         let index = Observation::Index(2);
         let x = Input { stage: 0, observation: &index, collected: 0.0 };
-        let ordered = encoded(ObservationSpace::Discrete { n: 5, ordered: true }, StateEncoding::Auto, &x);
+        let ordered = encoded(&encoder(ObservationSpace::Discrete { n: 5, ordered: true }), &x);
         assert_eq!(ordered[..5], [0.5, 1.0, 1.0, -1.0, -1.0]);
-        let unordered = encoded(ObservationSpace::Discrete { n: 5, ordered: false }, StateEncoding::Auto, &x);
-        assert_eq!(unordered[..5], [0.0, 0.0, 1.0, 0.0, 0.0]);
-        let forced = encoded(ObservationSpace::Discrete { n: 5, ordered: true }, StateEncoding::OneHot, &x);
-        assert_eq!(forced, unordered);
+        // √4 high.
+        let unordered = encoded(&encoder(ObservationSpace::Discrete { n: 4, ordered: false }), &x);
+        assert_eq!(unordered[..4], [0.0, 0.0, 2.0, 0.0]);
     }
 
     #[test]
-    fn the_thermometer_of_the_stage_is_flat_until_shown_and_only_for_short_horizons() {
+    fn time_to_go_is_told_on_several_scales_and_the_collected_reward_in_units() {
         let index = Observation::Index(0);
-        let spec = spec(ObservationSpace::Discrete { n: 2, ordered: true });
-        let x = Input { stage: 3, observation: &index, collected: 5.0 };
-        let mut encoder =
-            Encoder::new(&spec, StateEncoding::Auto, 4.0).with_stage_thermometer(10).without_collected();
-        for height in [0.0, STAGE_HEIGHT] {
-            let mut out = Vec::new();
-            encoder.encode(&x, &mut out);
-            assert_eq!(out.len(), encoder.width());
-            assert_eq!(
-                out[7..],
-                [1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0].map(|sign| sign * height)
-            );
-            encoder.show_stages();
-        }
-        let longer = Encoder::new(&spec, StateEncoding::Auto, 4.0).with_stage_thermometer(9);
-        assert_eq!(longer.width(), 2 + 5 + 1);
+        let x = Input { stage: 9, observation: &index, collected: 3.0 };
+        let out = encoded(&encoder(ObservationSpace::Discrete { n: 1, ordered: false }), &x);
+        // H = 10: one step to go; paces 1, 2, 4, 8; then 3/2.
+        let want = [1.0, 0.1, (-1.0f32).exp(), (-0.5f32).exp(), (-0.25f32).exp(), (-0.125f32).exp(), 1.5];
+        assert!(out.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{out:?}");
+        assert_eq!(out.len(), 7);
     }
 
     #[test]
@@ -221,7 +209,7 @@ mod tests {
         // Bits 0, 64 and 66 of 70.
         let seen = Observation::Bits(vec![1, 0b101]);
         let x = Input { stage: 0, observation: &seen, collected: 0.0 };
-        let out = encoded(ObservationSpace::Bits(vec![7, 10]), StateEncoding::Auto, &x);
+        let out = encoded(&encoder(ObservationSpace::Bits(vec![7, 10])), &x);
         let ones: Vec<usize> = (0..70).filter(|&i| out[i] == 1.0).collect();
         assert_eq!(ones, [0, 64, 66]);
         assert!(out[..70].iter().all(|&bit| bit == 0.0 || bit == 1.0));
@@ -229,16 +217,43 @@ mod tests {
         let seen = Observation::Bytes(vec![0, 51, 255]);
         let x = Input { stage: 0, observation: &seen, collected: 0.0 };
         let space = ObservationSpace::Bytes { shape: vec![3], stack: 1 };
-        assert_eq!(encoded(space, StateEncoding::Auto, &x)[..3], [0.0, 0.2, 1.0]);
+        assert_eq!(encoded(&encoder(space), &x)[..3], [0.0, 0.2, 1.0]);
     }
 
     #[test]
-    fn the_last_step_is_flagged_and_the_collected_reward_scaled() {
-        let seen = Observation::Dense(vec![7.0, -1.0]);
-        let x = Input { stage: 9, observation: &seen, collected: 3.0 };
-        let out = encoded(ObservationSpace::Dense(vec![2]), StateEncoding::Auto, &x);
-        assert_eq!(out[..3], [7.0, -1.0, 0.9]);
-        assert!((out[3] - (-1.0f32 / 3.0).exp()).abs() < 1e-7);
-        assert_eq!(out[6..], [1.0, 1.5]);
+    fn vectors_are_normalised_by_their_running_moments_for_any_scale_and_shift() {
+        let at = |scale: f32, shift: f32| {
+            let mut encoder = encoder(ObservationSpace::Dense(vec![2]));
+            // The second number never changes.
+            for k in 0..101 {
+                encoder.see(&Observation::Dense(vec![shift + scale * k as f32, 7.0]));
+            }
+            let [middle, far] = [50.0, 1e6].map(|k| {
+                let seen = Observation::Dense(vec![shift + scale * k, 7.0]);
+                encoded(&encoder, &Input { stage: 0, observation: &seen, collected: 0.0 })[..2].to_vec()
+            });
+            (middle, far)
+        };
+        for (scale, shift) in [(1.0, 0.0), (1e6, 0.0), (1e-6, 0.0), (1.0, 1000.0)] {
+            let (middle, far) = at(scale, shift);
+            assert!(middle[0].abs() < 1e-3 && middle[1] == 0.0, "{scale} {shift}: {middle:?}");
+            assert_eq!(far[0], MOST, "{scale} {shift}");
+        }
+    }
+
+    #[test]
+    fn forged_moments_are_refused() {
+        let mut encoder = encoder(ObservationSpace::Dense(vec![1]));
+        encoder.see(&Observation::Dense(vec![1.0]));
+        let good = encoder.moments().clone();
+        for forged in [
+            Moments { mean: vec![], ..good.clone() },
+            Moments { mean: vec![f64::NAN], ..good.clone() },
+            Moments { squares: vec![-1.0], ..good.clone() },
+            Moments { count: -1.0, ..good.clone() },
+        ] {
+            assert!(!encoder.set_moments(forged));
+        }
+        assert!(encoder.set_moments(good));
     }
 }

@@ -1,6 +1,7 @@
 //! A minibatch ℬ drawn from 𝒟, encoded for the critics; its memory is reused from update to update.
 
 use bqrl_math::rng::Rng;
+use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::Batch;
 
 use super::encode::Encoder;
@@ -17,14 +18,42 @@ pub struct Minibatch {
     done: Vec<bool>,
 }
 
+/// Imagined transitions: in the states of a minibatch, an action that was hardly tried ends at once with the best return.
+pub struct Imagined<'a> {
+    /// Tries of every action in every state, s · A + a; empty where nothing is imagined.
+    pub tries: &'a [u32],
+    /// A.
+    pub n_actions: usize,
+    /// Tries after which an action is known.
+    pub known: u32,
+    /// The best return.
+    pub best: f64,
+}
+
+impl Imagined<'_> {
+    /// The actions that are not known in a state.
+    fn at(&self, observation: &Observation) -> impl Iterator<Item = usize> {
+        let tries = match observation {
+            Observation::Index(s) if !self.tries.is_empty() => {
+                &self.tries[s * self.n_actions..(s + 1) * self.n_actions]
+            }
+            _ => &[],
+        };
+        tries.iter().enumerate().filter(|&(_, &tries)| tries < self.known).map(|(action, _)| action)
+    }
+}
+
 impl Minibatch {
-    /// Draws `size` transitions uniformly; rewards are divided by `reward_scale`.
+    /// Draws `size` transitions uniformly, each over `n_steps` steps or to the end of its episode; rewards are divided by
+    /// `sigma`. Imagined transitions come on top.
     pub fn draw(
         &mut self,
         size: usize,
+        n_steps: usize,
         replay: &Replay,
         encoder: &Encoder,
-        reward_scale: f64,
+        sigma: f64,
+        imagined: &Imagined,
         rng: &mut Rng,
     ) -> Batch<'_> {
         let Self { inputs, actions, rewards, next_inputs, done } = self;
@@ -34,15 +63,24 @@ impl Minibatch {
         next_inputs.clear();
         done.clear();
         for _ in 0..size {
-            let transition = replay.sample(rng);
+            let transition = replay.sample(n_steps, rng);
             let (stage, observation, collected) = &transition.x;
-            encoder.encode(&Input { stage: *stage, observation, collected: *collected }, inputs);
+            encoder.encode(&Input { stage: *stage, observation, collected: *collected }, sigma, inputs);
             // If d = 1 the continuation is not evaluated; x takes the place of x'.
             let (stage, observation, collected) = transition.next.as_ref().unwrap_or(&transition.x);
-            encoder.encode(&Input { stage: *stage, observation, collected: *collected }, next_inputs);
+            encoder.encode(&Input { stage: *stage, observation, collected: *collected }, sigma, next_inputs);
             actions.push(transition.action);
-            rewards.push((transition.reward / reward_scale) as f32);
+            rewards.push((transition.reward / sigma) as f32);
             done.push(transition.next.is_none());
+            for action in imagined.at(&transition.x.1) {
+                let (stage, observation, collected) = &transition.x;
+                let x = Input { stage: *stage, observation, collected: *collected };
+                encoder.encode(&x, sigma, inputs);
+                encoder.encode(&x, sigma, next_inputs);
+                actions.push(action);
+                rewards.push((imagined.best / sigma) as f32);
+                done.push(true);
+            }
         }
         Batch { inputs, actions, rewards, next_inputs, done }
     }

@@ -7,3 +7,4 @@ pub mod minibatch;
 pub mod open;
 pub mod replay;
 pub mod saved;
+pub mod unit;

@@ -29,10 +29,10 @@ use bqrl_mdp::trajectory::Observation;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::arrays::{Array, Arrays, to_bytes};
-use crate::experience::encode::reward_scale;
 use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
 use crate::policy_gradient::stage_table::{add_entropy, clipped, score_function, softmax};
+use crate::settings::reward_scale;
 use crate::settings::{count, n_states, not_negative, positive, positive_span, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,

@@ -2,29 +2,30 @@
 //!
 //! ```text
 //! Q(x,a)   = (1/K) Σ_j z_θ,j(x,a)                        mean of the quantiles
-//! act      = uniform with probability ε_t, else argmax_a Q(x,a)      ε_t = ε_0 / (1 + t/ε_decay)
-//! a⁺(x')   = argmax_a Q̄(x',a)                            from the target critic
+//! act      = uniform with probability ε_t, else argmax_a Q(x,a)
+//! a⁺(x')   = argmax_a Q(x',a)                            one action for all quantiles
 //! y_i      = r + (1−d) z̃_θ̄,i(x', a⁺)
-//! 𝒥        = mean of ρ_{η_j}^κ(y_i − z_θ,j(x,a))         Eq. (4) of the Deep-BQRL paper
+//! 𝒥        = mean of ρ_{η_j}^κ(y_i − z_θ,j(x,a))         the smoothed quantile loss
 //! θ̄       ← (1−ζ) θ̄ + ζ θ
 //! output   = argmax_a Q(x,a)
 //! ```
 //!
-//! One network, the same input x = (h, s, c), replay, loss and kernels as Deep-BQRL, so that only the score and the
-//! exploration differ. Two differences from the original: the target network is updated softly, and the output bias may
-//! be optimistic. Deep-BQRL with `score = "mean"` keeps the ensemble and its bonus and changes only the score.
+//! Network, replay, update and exploration are those of target tracking; only a⁺ differs. Differences from the original: the target
+//! network is updated softly; the critic that learns chooses a⁺; with `n_critics` > 1 the least of them values it; first
+//! values may be optimistic. Deep-BQRL with `score = "mean"` keeps the ensemble and its bonus and changes only the score.
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
-use bqrl_math::schedule::{Clock, Exploration, Span};
+use bqrl_math::schedule::Clock;
 use bqrl_math::score::{Score, argmax};
 use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
+use bqrl_nn::Which;
 use serde::{Deserialize, Serialize};
 
 use crate::experience::saved;
-use crate::quantile_critics::{CriticConfig, CriticState, QuantileCritics};
-use crate::settings::{positive_span, probability};
+use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
+use crate::settings::{count, probability};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting,
@@ -33,10 +34,8 @@ use crate::{
 /// Every setting.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Config {
-    /// ε_0.
-    pub epsilon_0: f64,
-    /// ε_decay.
-    pub epsilon_decay: Span,
+    /// ε, after a first time with more.
+    pub epsilon: f64,
     /// Network, replay and optimiser.
     #[serde(flatten)]
     pub critics: CriticConfig,
@@ -44,9 +43,8 @@ pub struct Config {
 
 /// The agent.
 pub struct QrDqn {
-    /// One of them.
     critics: QuantileCritics,
-    exploration: Exploration,
+    epsilon: f64,
     /// Draws the exploration.
     rng: Rng,
 }
@@ -62,37 +60,46 @@ struct State {
 impl QrDqn {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
-        let Config { epsilon_0, epsilon_decay, critics } = config;
+        let Config { epsilon, critics } = config;
         critics.check()?;
-        probability("epsilon_0", epsilon_0)?;
-        positive_span("epsilon_decay", &epsilon_decay)?;
-        let rule = critics.rule(&Score::mean(critics.n_quantiles))?;
+        count("n_critics", critics.n_critics, 1..=16)?;
+        probability("epsilon", epsilon)?;
+        let design = Design {
+            shared_trunk: true,
+            smooth: true,
+            early_updates: early_updates(spec),
+            ..Design::by_score(&Score::mean(critics.n_quantiles))
+        };
         Ok(Self {
-            critics: QuantileCritics::new(critics, 1, rule, spec, n_lanes, seed)?,
-            exploration: Exploration::new(epsilon_0, epsilon_decay).expect("checked above"),
+            critics: QuantileCritics::new(critics, design, spec, n_lanes, seed)?,
+            epsilon,
             rng: stream(seed, Purpose::Agent),
         })
     }
 
-    /// argmax_a Q(x, a) from the raw outputs; ties go to the lowest index.
+    /// argmax_a Q(x, a) from the raw outputs, Q the mean over the critics; ties go to the lowest index.
     fn greedy(&self, outputs: &[f32]) -> usize {
-        let k = self.critics.n_quantiles();
-        let mean = |z: &[f32]| z.iter().map(|&z| f64::from(z)).sum::<f64>() / k as f64;
-        argmax(&outputs.chunks_exact(k).map(mean).collect::<Vec<_>>())
+        let (k, n_actions) = (self.critics.n_quantiles(), self.critics.n_actions());
+        let mut sums = vec![0.0; n_actions];
+        for (place, quantiles) in outputs.chunks_exact(k).enumerate() {
+            sums[place % n_actions] += quantiles.iter().map(|&z| f64::from(z)).sum::<f64>();
+        }
+        argmax(&sums)
     }
 }
 
 impl Agent for QrDqn {
-    fn begin(&mut self, _: &Clock, _: usize, _: &Observation) -> Memo {
+    fn begin(&mut self, _: &Clock, _: usize, start: &Observation) -> Memo {
+        self.critics.see(start);
         Memo::default()
     }
 
     fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
-        let epsilon_t = self.exploration.lambda_t(clock);
+        let epsilon_t = self.critics.epsilon_t(self.epsilon, clock);
         let mut actions = Vec::with_capacity(waiting.len());
         let mut greedy = Vec::new();
         for (index, lane) in waiting.iter().enumerate() {
-            if self.rng.uniform() < epsilon_t {
+            if epsilon_t > 0.0 && self.rng.uniform() < epsilon_t {
                 actions.push(self.rng.below(self.critics.n_actions()));
             } else {
                 // Filled in below, all in one pass through the network.
@@ -102,7 +109,9 @@ impl Agent for QrDqn {
         }
         let (places, lanes): (Vec<usize>, Vec<Waiting>) = greedy.into_iter().unzip();
         if !lanes.is_empty() {
-            for (place, outputs) in places.into_iter().zip(self.critics.outputs_of(&lanes)) {
+            for (place, outputs) in
+                places.into_iter().zip(self.critics.outputs_of(Which::Target, inputs(&lanes)))
+            {
                 actions[place] = self.greedy(&outputs);
             }
         }
@@ -122,11 +131,11 @@ impl Agent for QrDqn {
     }
 
     fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        choice.push((self.greedy(&self.critics.outputs(x)), 1.0));
+        choice.push((self.greedy(&self.critics.outputs(Which::Target, x)), 1.0));
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {
-        self.critics.predictions(x)
+        self.critics.predictions(0, x)
     }
 
     fn is_stochastic(&self) -> bool {

@@ -1,427 +1,348 @@
-//! Target tracking: critics for every target return at once; their fixed point is the best quantile, at every level.
+//! Target tracking: Deep-BQRL's critic with one next action per level; its fixed point is the best quantile, at every level.
 //!
 //! ```text
-//! y         = g − c                   what is still missing of a target g
-//! P_ij(x,a) ≈ P(Z ≥ y_i)              residual targets y_i on a grid, weights w_j; Z what is still to come from x = (h, s)
-//! E_ij(x,a) ≈ E[Z]                    on the scale 0..1 of the grid; both under the policy that is greedy for
-//! U_ij      = w_j P_ij + (1−w_j) E_ij
-//! C_il(x,a) ≈ E clip((Z − y_i)/l + 1, 0, 1)               for the buffered quantile, with a few widths l
-//!
-//! y_m(x,a)  the backup of `heads`: at y − r, one next action per head, d = 1 exact
-//! v         = −.1 + 1.2 σ(z_θm,a(x) + ψ_t f_m,a(x))       value of an output z, with a random prior f
-//! ∂/∂z      = v − y_m                                    for the action taken
-//!           + ε_n (v − 1)                                for an action drawn at random: an imagined trial, always a success
-//! θ̄_m      ← (1−ζ) θ̄_m + ζ θ_m
-//!
-//! root      g = max{ y_i : max_j P_ij(x_0) > 1 − τ }, w the weight with the largest mean among those that reach it;
-//!           or (u, v) by the saddle of the buffered quantile
-//! act       argmax_a U(x,a) at y = g − c, with g held for the whole episode: of one critic with probability
-//!           1/(1 + t/thompson_decay), else of the mean of all
-//! output    the same of the mean of all, for the level that is asked for
+//! Deep-BQRL         a⁺   = argmax_a B̄(x', a)             y_i = r + (1−d) z̃_i(x', a⁺)
+//! QR-DQN            a⁺   = argmax_a mean_i z̃_i(x', a)     y_i = r + (1−d) z̃_i(x', a⁺)
+//! target tracking   a_i⁺ = argmax_a z̃_i(x', a)            y_i = r + (1−d) z̃_i(x', a_i⁺)
 //! ```
 //!
-//! Q_τ(R) ≥ g exactly when P(R ≥ g) > 1 − τ, and for a fixed g the largest P(R ≥ g) is an ordinary dynamic program on
-//! (h, s, g − c). So the level is not part of what is learned: it only chooses g, once, at the root. A rule that imposes τ
-//! again at every stage solves another problem (decision 0006, docs/agents/target-tracking.md).
+//! z_i(x, a) ≈ the η_i-quantile of what is still to come. The level-wise maximum of quantile functions is the upper envelope of
+//! the survival functions: max_a P(Z ≥ y | x, a) for every y at once. The backup mixes such envelopes over x', and quantile
+//! regression learns the quantiles of a mixture. So the fixed point is max_π P(Z ≥ y) for every y (docs/agents/target-tracking.md).
 //!
-//! Choices where the literature is silent: the mean is part of the utility (w < 1), because many policies reach g equally
-//! well and most have a poor mean; every action has a network of its own; the logistic value may leave 0..1 by .1, because
-//! it never reaches its ends and the shortfall would add up over the stages; initial values are optimistic, and where
-//! states have nothing in common, imagined trials keep them so until an action was tried: what is learned of other states
-//! would otherwise carry over, and a state that is met late be left with an action that nobody ever tries; half of the
-//! critics choose the next action for the other half; stages get inputs of their own once rewards turn out to add up; with
-//! random starts the root curve is averaged over a sample of first observations, for the quantile is that of the whole law
-//! and the target must be the same for all. Rounding: a target is one of `n_targets` steps of the range, so up to one step is
-//! given away; where y − r falls between two targets, a cubic is read there, which is off by about half a step in the end.
+//! ```text
+//! root      P̂(g) = P(Z ≥ g) at the start, pooled over starts;  g = max{ g seen : P̂(g), corrected by measured success, > 1 − τ }
+//! act       argmax_a w P(c + Z(x,a) ≥ g) + (1−w) E[Z(x,a)]/σ        g and w are held for the whole episode
+//! P         P(Z ≥ y) = mean_i clip((z_i − y)/(2κσ) + ½, 0, 1)
+//! E         the mean of a second head on the same trunk, which is QR-DQN's
+//! w         the smallest weight whose cost in P, measured, fits into the slack P̂(g) − (1 − τ)
+//! ramp      heads for the buffered quantile: max_π E clip((Z − y)/ℓ + 1, 0, 1), the same rule with y_i = r + ℓ η_i where d = 1
+//! ```
+//!
+//! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; a quarter of the episodes
+//! maximises the mean; half of the others is calm, without exploration, and measures success and costs.
 
-mod config;
-mod grid;
-mod heads;
-mod minibatch;
-
-use std::ops::Range;
+mod root;
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
-use bqrl_math::schedule::{Clock, Span};
-use bqrl_mdp::env::{EnvSpec, ObservationSpace};
+use bqrl_math::schedule::Clock;
+use bqrl_math::score::{Score, argmax};
+use bqrl_mdp::env::EnvSpec;
 use bqrl_mdp::trajectory::Observation;
-use bqrl_nn::{Adam, Ensemble, Init, Panels, Remap, Shape, Squash, UpdateError, Which};
+use bqrl_nn::{Choice, Head, Which};
 use serde::{Deserialize, Serialize};
 
-pub use self::config::Config;
-use self::grid::{Grid, ReturnGrid};
-use self::heads::Heads;
-use self::minibatch::{Minibatch, prior_factor};
-use crate::experience::encode::Encoder;
-use crate::experience::replay::Replay;
+use self::root::{Curve, Goal, Measured, Trial};
 use crate::experience::saved;
-use crate::settings::fits;
+use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
+use crate::settings::{count, probability, require};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Target,
-    Transition, Waiting, finite,
+    Transition, Waiting,
 };
 
-/// Values may leave 0..1 a little, because a logistic function never reaches its ends and the shortfall would add up over
-/// the stages.
-const SQUASH: Squash = Squash { low: -0.1, high: 1.1 };
+/// Every setting.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Config {
+    /// ε of the exploring episodes, after a first time with more.
+    pub epsilon: f64,
+    /// Widths of the ramps, as shares of the range of the returns; none: buffered quantiles are served by the point quantile's target.
+    pub ramps: Vec<f64>,
+    /// Network, replay and optimiser.
+    #[serde(flatten)]
+    pub critics: CriticConfig,
+}
 
-/// Start observations that the root curve is averaged over.
+impl Config {
+    fn check(&self) -> Result<(), AgentError> {
+        self.critics.check()?;
+        count("n_critics", self.critics.n_critics, 1..=16)?;
+        probability("epsilon", self.epsilon)?;
+        let ramps = self.ramps.len() <= 8 && self.ramps.iter().all(|&ramp| ramp > 0.0 && ramp <= 10.0);
+        require("ramps", ramps, "be at most 8 widths in (0, 10]", &format!("{:?}", self.ramps))
+    }
+
+    /// The heads: the envelope, the mean, the ramps.
+    fn design(&self, spec: &EnvSpec) -> Design {
+        let Design { heads: mean, .. } = Design::by_score(&Score::mean(self.critics.n_quantiles));
+        let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32 };
+        let mut heads = vec![per_level(0.0)];
+        heads.extend(mean);
+        heads.extend(self.ramps.iter().map(|&ramp| per_level(ramp)));
+        let early_updates = early_updates(spec);
+        Design { heads, shared_trunk: true, smooth: true, with_collected: false, early_updates }
+    }
+}
+
+/// The heads of a critic, in the order of [`Config::design`].
+const ENVELOPE: usize = 0;
+const MEAN: usize = 1;
+const FIRST_RAMP: usize = 2;
+/// Start observations that the root is pooled over.
 const STARTS: usize = 64;
-
-/// Transitions that may be stored before the next call of `learn`.
-const MOST_PENDING: f64 = 1e4;
+/// Shares of the episodes: those that maximise the mean; and of the others, those that are calm.
+const FOR_THE_MEAN: f64 = 0.25;
+const CALM: f64 = 0.5;
+/// 1 − w of exploring episodes.
+const EXPLORING: f64 = 0.1;
+/// 1 − w of a ramp: it breaks ties only.
+const TIE_BREAK: f64 = 0.01;
+/// The width over which P falls at a quantile, in units of κ.
+const WIDTH: f64 = 2.0;
 
 /// The agent.
 pub struct TargetTracking {
     config: Config,
-    space: ObservationSpace,
-    n_actions: usize,
-    encoder: Encoder,
-    grid: ReturnGrid,
-    /// One network per critic and action, m·A + a, with the outputs of `heads`.
-    critics: Ensemble,
-    /// As many fixed random networks with one output.
-    priors: Ensemble,
-    prior_t: f64,
-    replay: Replay,
-    /// A sample of first observations.
+    critics: QuantileCritics,
+    /// A sample of first observations, and of how many.
     starts: Vec<Observation>,
-    /// Episodes that they were sampled from.
     n_starts: u64,
-    agent_rng: Rng,
-    replay_rng: Rng,
-    adam: Adam,
-    stored: u64,
-    /// Updates that are due, fractions included.
-    due: f64,
-    updates: u64,
-    batch: Minibatch,
+    rng: Rng,
+    /// The trial of every lane's episode.
+    open: Vec<Option<Trial>>,
+    /// What finished episodes showed.
+    measured: Measured,
 }
 
-/// What [`Agent::save`] keeps beside the arrays.
+/// The saved state other than the arrays.
 #[derive(Deserialize, Serialize)]
 struct State {
-    updates: u64,
-    stored: u64,
-    due: f64,
-    n_starts: u64,
+    critics: CriticState,
     starts: Vec<Observation>,
-    grid: ReturnGrid,
-    prior_t: f64,
-    /// Seed, stream and position of the two streams.
-    rngs: [[u64; 3]; 2],
+    n_starts: u64,
+    /// Seed, stream and position of the stream that draws levels and exploration.
+    rng: [u64; 3],
+    open: Vec<Option<Trial>>,
+    measured: Measured,
 }
 
 impl TargetTracking {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
-        Replay::fits(config.replay_capacity, n_lanes, &spec.observations)?;
-        let given = (config.return_low, config.return_high);
-        let grid = ReturnGrid::new((given.0 < given.1).then_some(given), config.n_targets, spec);
-        let encoder = Encoder::new(spec, config.state_encoding, 1.0)
-            .with_long_one_hot()
-            .without_collected()
-            .with_stage_thermometer(config.stage_thermometer);
-        let shape = |n_quantiles| Shape {
-            n_inputs: encoder.width(),
-            hidden: config.hidden.clone(),
-            layer_norm: false,
-            n_heads: 1,
-            n_actions: 1,
-            n_quantiles,
-            n_critics: config.n_critics * spec.n_actions,
-        };
-        let kernels = config.kernels.find()?;
-        let rng = &mut stream(seed, Purpose::Init);
-        let mut networks = |n_quantiles, init| {
-            Ensemble::new(shape(n_quantiles), init, rng).map(|made| made.with_kernels(kernels))
-        };
-        let init = Init { output_scale: config.output_scale as f32, output_bias: config.output_bias as f32 };
-        let heads = Heads { grid: grid.grid(), weights: &config.weights, ramps: &config.ramps };
-        let widths =
-            shape(heads.n_outputs()).n_outputs() + 2 * config.hidden.iter().sum::<usize>() + encoder.width();
-        let networks_needed = config.n_critics * spec.n_actions;
-        fits("minibatches of agent.batch_size", 3, 4, &[config.batch_size, networks_needed, widths])?;
-        let critics = networks(heads.n_outputs(), init)?;
-        let priors = networks(1, Init::default())?;
+        let design = config.design(spec);
         Ok(Self {
-            space: spec.observations.clone(),
-            n_actions: spec.n_actions,
-            encoder,
-            critics,
-            priors,
-            prior_t: config.prior_scale,
-            replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
+            critics: QuantileCritics::new(config.critics.clone(), design, spec, n_lanes, seed)?,
             starts: Vec::new(),
             n_starts: 0,
-            agent_rng: stream(seed, Purpose::Agent),
-            replay_rng: stream(seed, Purpose::Replay),
-            grid,
-            adam: Adam::new(config.learning_rate),
-            stored: 0,
-            due: 0.0,
-            updates: 0,
-            batch: Minibatch::default(),
+            rng: stream(seed, Purpose::Agent),
+            open: vec![None; n_lanes],
+            measured: Measured::default(),
             config,
         })
     }
 
-    fn heads(&self) -> Heads<'_> {
-        Heads { grid: self.grid.grid(), weights: &self.config.weights, ramps: &self.config.ramps }
+    /// z(x, a) of one critic's head, from all outputs.
+    fn quantiles<'o>(&self, outputs: &'o [f32], critic: usize, head: usize, action: usize) -> &'o [f32] {
+        let (k, n_heads) = (self.critics.n_quantiles(), FIRST_RAMP + self.config.ramps.len());
+        let place = (critic * n_heads + head) * self.critics.n_actions() + action;
+        &outputs[place * k..(place + 1) * k]
     }
 
-    /// The value of every output at the root under its head's greedy policy, averaged over the start observations.
-    fn root(&self, member: Option<usize>) -> Vec<f64> {
-        let heads = self.heads();
-        let mut root = vec![0.0; heads.n_outputs()];
-        let mut seen: Vec<(&Observation, f64)> = Vec::new();
-        for start in &self.starts {
-            match seen.iter_mut().find(|(known, _)| *known == start) {
-                Some((_, count)) => *count += 1.0,
-                None => seen.push((start, 1.0)),
-            }
+    /// P(Z ≥ y) and E[Z]/σ of an action, the mean over the critics.
+    fn chance_and_mean(&self, outputs: &[f32], head: usize, action: usize, y: f64) -> (f64, f64) {
+        let y = (y / self.critics.unit().sigma()) as f32;
+        let inverse = (1.0 / (WIDTH * self.config.critics.kappa)) as f32;
+        let n_critics = self.critics.n_critics();
+        let (mut chance, mut mean) = (0.0, 0.0);
+        for critic in 0..n_critics {
+            let reached = |&z: &f32| ((z - y) * inverse + 0.5).clamp(0.0, 1.0);
+            let z = self.quantiles(outputs, critic, head, action);
+            chance += z.iter().map(reached).sum::<f32>() / z.len() as f32;
+            let z = self.quantiles(outputs, critic, MEAN, action);
+            mean += z.iter().sum::<f32>() / z.len() as f32;
         }
-        for (observation, count) in seen {
-            let x = Input { stage: 0, observation, collected: 0.0 };
-            let values = self.values(&x, 0..heads.n_outputs(), member);
-            for head in 0..heads.n_heads() {
-                let action = self.best(&values, &[(head, 1.0)], 0);
-                for output in heads.outputs(head) {
-                    root[output] += values[action][output] * count / self.starts.len() as f64;
-                }
-            }
-        }
-        root
+        (f64::from(chance) / n_critics as f64, f64::from(mean) / n_critics as f64)
     }
 
-    /// Mean values v of the outputs in a range, per action, over the critics or of a single one; the slow copies.
-    fn values(&self, x: &Input, outputs: Range<usize>, member: Option<usize>) -> Vec<Vec<f64>> {
-        let mut input = Vec::with_capacity(self.encoder.width());
-        self.encoder.encode(x, &mut input);
-        let n = outputs.len();
-        let logits = self.critics.act_some(Which::Target, &input, outputs);
-        let priors = self.priors.act(Which::Target, &input);
-        let factor = prior_factor(&input, self.prior_t);
-        let members = member.map_or(0..self.config.n_critics, |m| m..m + 1);
-        let mut values = vec![vec![0.0; n]; self.n_actions];
-        for m in members.clone() {
-            for (a, sums) in values.iter_mut().enumerate() {
-                let network = m * self.n_actions + a;
-                let shift = factor * priors[network];
-                for (sum, &z) in sums.iter_mut().zip(&logits[network * n..]) {
-                    *sum += f64::from(SQUASH.value(z + shift)) / members.len() as f64;
-                }
-            }
-        }
-        values
-    }
-
-    /// The action with the largest utility, mixed over heads by their shares; values are of the outputs from `first` on.
-    fn best(&self, values: &[Vec<f64>], asked: &[(usize, f64)], first: usize) -> usize {
-        let heads = self.heads();
-        let utility = |a: usize| -> f64 {
-            let of_head = |head: usize| -> f64 {
-                let part = |(output, share): (usize, f64)| share * values[a][output - first];
-                heads.outputs(head).zip(heads.shares(head)).map(part).sum()
-            };
-            asked.iter().map(|&(head, share)| share * of_head(head)).sum()
+    /// For every action: w P + (1−w) E/σ, and P.
+    fn scores(&self, outputs: &[f32], memo: &Memo, collected: f64) -> (Vec<f64>, Vec<f64>) {
+        let Target { u, v, weight, ramp } = memo.target.unwrap_or(UNTRAINED);
+        // A step counts from u on; a ramp is read at its upper end.
+        let (head, y) = if ramp == 0 { (ENVELOPE, u) } else { (FIRST_RAMP + ramp - 1, v) };
+        let score = |action| {
+            let (chance, mean) = self.chance_and_mean(outputs, head, action, y - collected);
+            (weight * chance + (1.0 - weight) * mean, chance)
         };
-        let better = |best, a| if utility(a) > utility(best) { a } else { best };
-        (0..self.n_actions).reduce(better).expect("there is an action")
+        (0..self.critics.n_actions()).map(score).unzip()
     }
 
-    /// The action for a held target; without one, for the lowest, which leaves the choice to the mean.
-    fn act_with(&self, memo: &Memo, x: &Input) -> usize {
-        let heads = self.heads();
-        let target = memo.target.unwrap_or(heads.target(0));
-        let asked = heads.tracking(&target, x.collected);
-        let asked = if asked[1].1 > 0.0 { &asked[..] } else { &asked[..1] };
-        let outputs = heads.outputs(asked[0].0).start..heads.outputs(asked[asked.len() - 1].0).end;
-        self.best(&self.values(x, outputs.clone(), memo.critic), asked, outputs.start)
+    /// The best law at the start, by one head: its quantiles, in the problem's own units.
+    fn root(&self, heads: &[usize]) -> Vec<Curve> {
+        let mut distinct: Vec<(&Observation, usize)> = Vec::new();
+        for start in &self.starts {
+            match distinct.iter_mut().find(|(known, _)| *known == start) {
+                Some((_, n)) => *n += 1,
+                None => distinct.push((start, 1)),
+            }
+        }
+        if distinct.is_empty() {
+            return vec![Curve::default(); heads.len()];
+        }
+        let x = |&(observation, _): &(_, usize)| Input { stage: 0, observation, collected: 0.0 };
+        let outputs = self.critics.outputs_of(Which::Target, distinct.iter().map(x));
+        let sigma = self.critics.unit().sigma();
+        let pooled = |&head: &usize| {
+            let laws =
+                outputs.iter().zip(&distinct).map(|(outputs, &(_, n))| (self.envelope(outputs, head), n));
+            Curve::pooled(laws, sigma, WIDTH * self.config.critics.kappa * sigma)
+        };
+        heads.iter().map(pooled).collect()
+    }
+
+    /// max_a z̃_i(x, a), the mean over the critics, in units of σ.
+    fn envelope(&self, outputs: &[f32], head: usize) -> Vec<f64> {
+        let n_critics = self.critics.n_critics();
+        let law = |action| {
+            let mut mean = vec![0.0; self.critics.n_quantiles()];
+            for critic in 0..n_critics {
+                let sorted = QuantileCritics::sorted(self.quantiles(outputs, critic, head, action));
+                mean.iter_mut().zip(sorted).for_each(|(mean, z)| *mean += z / n_critics as f64);
+            }
+            mean
+        };
+        let larger = |best: Vec<f64>, law: Vec<f64>| best.iter().zip(law).map(|(a, b)| a.max(b)).collect();
+        (0..self.critics.n_actions()).map(law).reduce(larger).expect("there is an action")
+    }
+
+    /// The target of a level for the point quantile.
+    fn for_quantile(&self, root: &Curve, tau: f64) -> Target {
+        let Goal { from, value } = self.measured.goal(root, tau, self.critics.unit().sigma());
+        let share = self.measured.share(root.chance(from), tau);
+        Target { u: from, v: value, weight: 1.0 - share, ramp: 0 }
+    }
+
+    /// The target of a level for the buffered quantile, by the saddle
+    ///
+    /// ```text
+    /// β Q_τ^β = max_v min_{u≤v} { (τ−1) v − (τ−β) u + E clip(R, u, v) } = max_v min_ℓ { β v + ℓ (P_ℓ(v) − (1 − τ + β)) }
+    /// ```
+    ///
+    /// with ℓ = v − u one of the ramps' widths, or 0.
+    fn for_buffered(&self, point: &Curve, ramps: &[Curve], level: &Buffer) -> Target {
+        let (tau, beta, range) = (level.tau(), level.beta(), self.critics.unit().range());
+        let value = |v: f64, k: usize| {
+            let width = self.config.ramps[k] * range;
+            beta * v + width * (ramps[k].chance(v) - (1.0 - tau + beta))
+        };
+        let mut best: Option<(f64, f64, usize)> = None;
+        for goal in self.measured.goals(self.critics.unit().sigma()) {
+            let v = goal.value;
+            let least =
+                (0..ramps.len()).map(|k| (value(v, k), v, k)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+            // With a step instead of a ramp, v must be reached with probability 1 − τ + β.
+            let step = if point.chance(goal.from) > 1.0 - tau + beta { beta * v } else { f64::INFINITY };
+            if let Some(least) = least
+                && least.0 < step
+                && best.is_none_or(|best| least.0 > best.0)
+            {
+                best = Some(least);
+            }
+        }
+        match best {
+            Some((_, v, k)) => {
+                Target { u: v - self.config.ramps[k] * range, v, weight: 1.0 - TIE_BREAK, ramp: k + 1 }
+            }
+            None => self.for_quantile(point, tau),
+        }
     }
 
     /// A first observation, into the sample of them.
     fn start(&mut self, observation: &Observation) {
+        self.critics.see(observation);
         self.n_starts += 1;
         if self.starts.len() < STARTS {
             self.starts.push(observation.clone());
         } else {
-            let place = self.agent_rng.below(self.n_starts as usize);
+            let place = self.rng.below(self.n_starts as usize);
             if place < STARTS {
                 self.starts[place] = observation.clone();
             }
         }
     }
-
-    /// Moves what was learned on one grid to the present one.
-    ///
-    /// A new P is interpolated between its neighbours among the old ones, at the logits. A new E is on a new scale, which is
-    /// met at two returns that both ranges hold. Both are soon relearned; this is where they start from.
-    fn regrid(&mut self, old: &Grid) {
-        let new = self.grid.grid();
-        let (low, high) = (old.low.max(new.low), old.high.min(new.high));
-        let logits = |grid: &Grid| {
-            [0.2, 0.8].map(|share| {
-                let value = grid.scaled(low + share * (high - low)).clamp(0.0, 1.0);
-                let sigma = (value - f64::from(SQUASH.low)) / f64::from(SQUASH.high - SQUASH.low);
-                (sigma / (1.0 - sigma)).ln()
-            })
-        };
-        let (from, to) = (logits(old), logits(&new));
-        let (scale, shift) = if low < high {
-            let scale = (to[1] - to[0]) / (from[1] - from[0]);
-            (scale as f32, (to[0] - scale * from[0]) as f32)
-        } else {
-            (1.0, 0.0)
-        };
-        let (before, now) = (Heads { grid: *old, ..self.heads() }, self.heads());
-        let mut outputs = Vec::with_capacity(now.n_outputs());
-        for head in 0..now.n_heads() {
-            let [(below, _), (above, mix)] = before.tracking(&now.target(head), 0.0);
-            for (k, _) in now.outputs(head).enumerate() {
-                let from = [below, above].map(|head| before.outputs(head).start + k);
-                let (scale, shift) = if k == 1 { (scale, shift) } else { (1.0, 0.0) };
-                outputs.push(Remap { from, mix: mix as f32, scale, shift });
-            }
-        }
-        self.critics.remap_outputs(&outputs);
-    }
-
-    /// The target of a level, from the values at the root.
-    fn target(&self, root: &[f64], level: &Buffer, objective: Objective) -> Target {
-        let (heads, margin) = (self.heads(), self.config.root_margin);
-        heads.target(match objective {
-            Objective::Quantile => heads.for_quantile(root, level.tau(), margin),
-            Objective::Buffered => heads.for_buffered(root, level, margin),
-        })
-    }
-
-    /// One minibatch.
-    fn update(&mut self) -> Result<(), UpdateError> {
-        let Self { config, critics, priors, batch, .. } = self;
-        batch.draw(config, self.n_actions, &self.replay, &self.encoder, &mut self.replay_rng);
-        batch.shift(priors, self.prior_t);
-        let (batch, kernels, n) = (&*batch, critics.kernels(), batch.len());
-
-        // P̄_m and Ē_m at x' for every action.
-        let next: Vec<Vec<f32>> = critics.each_member(|member| {
-            let (mut logits, mut values) = (Panels::default(), Panels::default());
-            member.predict(Which::Target, &batch.next_inputs, &mut logits);
-            SQUASH.apply(kernels, &logits, &batch.next_shifts[member.index()], &mut values);
-            let mut rows = Vec::with_capacity(values.n_features() * n);
-            for output in 0..values.n_features() {
-                (0..values.n_panels()).for_each(|panel| rows.extend_from_slice(values.lanes(panel, output)));
-            }
-            rows
-        });
-        let heads = Heads { grid: self.grid.grid(), weights: &config.weights, ramps: &config.ramps };
-        let targets = heads.backup(self.n_actions, &next, &batch.rewards, &batch.done);
-
-        // One network per critic and action learns from the samples of its action, as far as they are the critic's, and from
-        // imagined trials that succeed.
-        let (adam, zeta, n_actions) = (&self.adam, config.zeta, self.n_actions);
-        let imagined = config.imagined / (1.0 + self.stored as f64 / config.imagined_decay);
-        let share_of_imagined = (imagined / batch.n_imagined.max(1) as f64) as f32;
-        let learned = critics.each_member(|member| {
-            let (m, a) = (member.index() / n_actions, member.index() % n_actions);
-            let samples = batch.of_action(a);
-            if batch.rows[a].is_empty() {
-                return Ok(());
-            }
-            let shift = &batch.shifts[member.index()];
-            let share =
-                |number: &u64| if in_bootstrap(*number, m, config.bootstrap) { 1.0 / n as f32 } else { 0.0 };
-            let shares: Vec<f32> = batch.numbers[samples.clone()].iter().map(share).collect();
-            member.learn(&batch.inputs[a], adam, zeta, |outputs, d_outputs| {
-                SQUASH.apply(kernels, outputs, shift, d_outputs);
-                for output in 0..outputs.n_features() {
-                    let real = targets[m][output * n..][samples.clone()].iter().zip(&shares);
-                    let mut y = real.chain(std::iter::repeat((&1.0, &share_of_imagined)));
-                    for panel in 0..d_outputs.n_panels() {
-                        for (v, (y, share)) in d_outputs.lanes_mut(panel, output).iter_mut().zip(&mut y) {
-                            *v = (*v - y) * share;
-                        }
-                    }
-                }
-            })
-        });
-        self.updates += 1;
-        learned.into_iter().collect()
-    }
 }
 
-/// Whether critic m learns from a transition: a fixed coin for each pair, so a hash and no stream.
-fn in_bootstrap(number: u64, m: usize, share: f64) -> bool {
-    // The finaliser of SplitMix64.
-    let mut z = (number << 8 | m as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
-    ((z >> 11) as f64) < share * (1_u64 << 53) as f64
-}
+/// The target of an agent that has seen no episode: the mean decides.
+const UNTRAINED: Target = Target { u: 0.0, v: 0.0, weight: 0.0, ramp: 0 };
 
 impl Agent for TargetTracking {
-    fn begin(&mut self, clock: &Clock, lane: usize, start: &Observation) -> Memo {
-        self.grid.restart(lane);
-        self.prior_t = self.config.prior_scale * (1.0 / self.config.prior_decay.slowdown(clock));
+    fn begin(&mut self, _: &Clock, lane: usize, start: &Observation) -> Memo {
         self.start(start);
-        let single = 1.0 / self.config.thompson_decay.slowdown(clock);
-        let tau = self.config.behaviour_tau[self.agent_rng.below(self.config.behaviour_tau.len())];
-        let member = self.agent_rng.below(self.config.n_critics);
-        let critic = (self.agent_rng.uniform() < single).then_some(member);
-        let head = self.heads().for_quantile(&self.root(critic), tau, self.config.root_margin);
-        Memo { target: Some(self.heads().target(head)), critic }
+        let (tau, kind) = (self.rng.uniform(), self.rng.uniform());
+        let (for_the_mean, calm) = (kind < FOR_THE_MEAN, kind < FOR_THE_MEAN + (1.0 - FOR_THE_MEAN) * CALM);
+        let jitter = 0.2 * (self.rng.uniform() - 0.5);
+        let root = self.root(&[ENVELOPE]).swap_remove(0);
+        let mut target = self.for_quantile(&root, tau);
+        if for_the_mean {
+            target.weight = 0.0;
+        } else if calm {
+            // Other shares near the one that is served: their cost must be known, too.
+            target.weight = (target.weight + jitter).clamp(0.0, 1.0);
+        } else {
+            // Targets that nobody has reached yet are tried as well.
+            let g = root.quantile(tau);
+            target = Target { u: g, v: g, weight: 1.0 - EXPLORING, ramp: 0 };
+        }
+        let predicted = root.chance(target.u);
+        let counts = calm && !for_the_mean;
+        self.open[lane] = Some(Trial { calm, counts, target, predicted, spent: 0.0 });
+        Memo { target: Some(target), critic: None }
     }
 
-    fn act(&mut self, _: &Clock, waiting: &[Waiting]) -> Vec<usize> {
-        waiting.iter().map(|lane| self.act_with(lane.memo, &lane.x)).collect()
+    fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        let epsilon = self.critics.epsilon_t(self.config.epsilon, clock);
+        let outputs = self.critics.outputs_of(Which::Target, inputs(waiting));
+        let mut actions = Vec::with_capacity(waiting.len());
+        for (lane, outputs) in waiting.iter().zip(&outputs) {
+            let (scores, chances) = self.scores(outputs, lane.memo, lane.x.collected);
+            let mut action = argmax(&scores);
+            let trial = &mut self.open[lane.lane];
+            if epsilon > 0.0 && !trial.is_some_and(|trial| trial.calm) && self.rng.uniform() < epsilon {
+                action = self.rng.below(self.critics.n_actions());
+            }
+            if let Some(trial) = trial {
+                // By how much this action lowers the chance: summed over an episode, the cost of its weight.
+                trial.spent += chances.iter().copied().fold(0.0, f64::max) - chances[action];
+            }
+            actions.push(action);
+        }
+        actions
     }
 
     fn store(&mut self, lane: usize, transition: &Transition) -> Result<(), LearnError> {
-        finite(transition.reward)?;
-        self.replay.store(lane, transition);
-        self.stored += 1;
-        let before = self.grid.grid();
-        if self.grid.observe(lane, transition.x.collected, transition.reward, transition.end.is_over()) {
-            self.regrid(&before);
-        }
-        if self.grid.adds_up() {
-            self.encoder.show_stages();
-        }
-        if self.replay.len() >= self.config.learning_starts.max(1) {
-            let rate = self.config.updates_per_root / (self.stored as f64).sqrt();
-            self.due += rate.min(self.config.updates_per_step);
+        self.critics.store(lane, transition)?;
+        if transition.end.is_over() {
+            let sigma = self.critics.unit().sigma();
+            self.measured.episode(self.open[lane].take(), transition.next.collected, sigma);
         }
         Ok(())
     }
 
     fn learn(&mut self, clock: &Clock) -> Result<(), LearnError> {
-        let Config { learning_rate, learning_rate_extra, weight_decay, .. } = self.config;
-        let falling = |decay: Span| 1.0 / decay.slowdown(clock);
-        self.adam.learning_rate =
-            learning_rate + learning_rate_extra * falling(self.config.learning_rate_decay);
-        self.adam.weight_decay = weight_decay * falling(self.config.weight_decay_decay);
-        while self.due >= 1.0 {
-            self.due -= 1.0;
-            self.update()?;
-        }
-        Ok(())
+        self.critics.learn(clock)
     }
 
     fn serve(&self, levels: &[Buffer], objective: Objective) -> Served {
-        let root = self.root(None);
-        let memo = |level: &Buffer| Memo { target: Some(self.target(&root, level, objective)), critic: None };
-        Served::PerLevel(levels.iter().map(memo).collect())
+        let ramps = if objective == Objective::Buffered { self.config.ramps.len() } else { 0 };
+        let heads: Vec<usize> = [ENVELOPE].into_iter().chain(FIRST_RAMP..FIRST_RAMP + ramps).collect();
+        let curves = self.root(&heads);
+        let target = |level: &Buffer| match objective {
+            Objective::Quantile => self.for_quantile(&curves[0], level.tau()),
+            Objective::Buffered => self.for_buffered(&curves[0], &curves[1..], level),
+        };
+        Served::PerLevel(
+            levels.iter().map(|level| Memo { target: Some(target(level)), critic: None }).collect(),
+        )
     }
 
     fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        choice.push((self.act_with(memo, x), 1.0));
+        let (scores, _) = self.scores(&self.critics.outputs(Which::Target, x), memo, x.collected);
+        choice.push((argmax(&scores), 1.0));
     }
 
-    fn predictions(&self, _: &Input) -> Vec<Prediction> {
-        Vec::new()
+    fn predictions(&self, x: &Input) -> Vec<Prediction> {
+        self.critics.predictions(ENVELOPE, x)
     }
 
     fn is_stochastic(&self) -> bool {
@@ -429,88 +350,69 @@ impl Agent for TargetTracking {
     }
 
     fn updates(&self) -> u64 {
-        self.updates
+        self.critics.updates()
     }
 
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {
+        let (mut parts, critics) = self.critics.save(has);
         let state = State {
-            updates: self.updates,
-            stored: self.stored,
-            due: self.due,
-            n_starts: self.n_starts,
+            critics,
             starts: self.starts.clone(),
-            grid: self.grid.clone(),
-            prior_t: self.prior_t,
-            rngs: [saved::position(&self.agent_rng), saved::position(&self.replay_rng)],
+            n_starts: self.n_starts,
+            rng: saved::position(&self.rng),
+            open: self.open.clone(),
+            measured: self.measured.clone(),
         };
-        let mut parts = vec![
-            Part::new("critics.safetensors", self.critics.to_bytes()),
-            Part::new("priors.safetensors", self.priors.to_bytes()),
-            Part::new("agent.json", saved::to_json(&state)),
-        ];
-        parts.extend(self.replay.save(has));
+        parts.push(Part::new("agent.json", saved::to_json(&state)));
         parts
     }
 
     fn restore(&mut self, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Result<(), RestoreError> {
-        let critics = saved::networks("critics.safetensors", &self.critics, file)?;
-        let priors = saved::networks("priors.safetensors", &self.priors, file)?;
         let state: State = saved::json("agent.json", file)?;
-        self.check(&state).map_err(|error| saved::wrong("agent.json", &error))?;
-        self.replay.restore(file)?;
-        self.critics = critics;
-        self.priors = priors;
-        self.updates = state.updates;
-        self.stored = state.stored;
-        self.due = state.due;
-        self.n_starts = state.n_starts;
-        self.starts = state.starts;
-        self.grid = state.grid;
-        if self.grid.adds_up() {
-            self.encoder.show_stages();
+        let wrong = |what: String| Err(RestoreError(format!("agent.json: {what}")));
+        saved::count("agent.json: n_starts", state.n_starts)?;
+        if state.starts.len() > STARTS || (state.starts.len() as u64) > state.n_starts {
+            return wrong(format!("{} starts of {}", state.starts.len(), state.n_starts));
         }
-        self.prior_t = state.prior_t;
-        [self.agent_rng, self.replay_rng] = state.rngs.map(saved::at);
+        if let Some(start) = state.starts.iter().find(|start| !self.critics.observations().holds(start)) {
+            return wrong(format!("starts holds {start:?}"));
+        }
+        for trial in state.open.iter().flatten() {
+            self.check_target(&trial.target)?;
+            trial.check()?;
+        }
+        state.measured.check()?;
+        self.critics.restore(&state.critics, file)?;
+        (self.starts, self.n_starts) = (state.starts, state.n_starts);
+        self.rng = saved::at(state.rng);
+        // An agent may continue in another number of lanes; their episodes then start anew.
+        self.open = vec![None; self.open.len()];
+        self.open.iter_mut().zip(state.open).for_each(|(open, trial)| *open = trial);
+        self.measured = state.measured;
         Ok(())
     }
 
     fn check_memo(&self, memo: &Memo) -> Result<(), RestoreError> {
-        match memo.critic.filter(|&critic| critic >= self.config.n_critics) {
-            None => Ok(()),
-            Some(critic) => {
-                let n = self.config.n_critics;
-                Err(RestoreError(format!("the memo of an episode names critic {critic}, want one below {n}")))
-            }
+        match (&memo.target, memo.critic) {
+            (Some(target), None) => self.check_target(target),
+            _ => Err(RestoreError(format!("the memo of an episode must hold a target alone, got {memo:?}"))),
         }
     }
 
     fn weights(&self) -> Vec<u8> {
-        self.critics.to_bytes()
+        self.critics.weights()
     }
 }
 
 impl TargetTracking {
-    /// Refuses a saved state that no training can have left.
-    fn check(&self, state: &State) -> Result<(), RestoreError> {
-        let State { updates, stored, due, n_starts, starts, grid, prior_t, .. } = state;
-        saved::count("updates", *updates)?;
-        saved::count("stored", *stored)?;
-        saved::count("n_starts", *n_starts)?;
-        // A call of `learn` makes all updates that are due. Some may be left where an environment failed before it.
-        let most = 1.0 + self.config.updates_per_step * MOST_PENDING;
-        if !(0.0..=most).contains(due) {
-            return Err(RestoreError(format!("due is {due:?}, want a number from 0 to {most:?}")));
+    fn check_target(&self, target: &Target) -> Result<(), RestoreError> {
+        let Target { u, v, weight, ramp } = *target;
+        let holds = u.is_finite() && v.is_finite() && (0.0..=1.0).contains(&weight);
+        if holds && ramp <= self.config.ramps.len() {
+            return Ok(());
         }
-        if let Some(start) = starts.iter().find(|start| !self.space.holds(start)) {
-            return Err(RestoreError(format!("starts holds {start:?}, which the environment does not have")));
-        }
-        if starts.len() > STARTS {
-            return Err(RestoreError(format!("{} starts, want at most {STARTS}", starts.len())));
-        }
-        saved::finite("prior_t", &[*prior_t])?;
-        grid.check(&self.grid)
+        Err(RestoreError(format!(
+            "a target must be finite, with a weight in [0, 1] and a ramp of the agent, got {target:?}"
+        )))
     }
 }
-
-#[cfg(test)]
-mod tests;

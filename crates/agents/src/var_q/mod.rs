@@ -40,9 +40,9 @@ use serde::{Deserialize, Serialize};
 use self::soft_quantile::Forces;
 pub use self::soft_quantile::soft_quantile_step;
 use crate::experience::arrays::{Array, Arrays, to_bytes};
-use crate::experience::encode::reward_scale;
 use crate::experience::open::OpenEpisodes;
 use crate::experience::saved;
+use crate::settings::reward_scale;
 use crate::settings::{count, n_states, not_negative, positive, positive_span, probability, require};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,

@@ -3,13 +3,12 @@
 // Every test file uses a part of these.
 #![allow(dead_code)]
 
-use bqrl_agents::experience::encode::StateEncoding;
 use bqrl_agents::play::Play;
 use bqrl_agents::quantile_critics::CriticConfig;
 use bqrl_agents::{Agent, Kernels, Memo, Objective, Part, ServedPolicy};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
-use bqrl_math::schedule::{Clock, Span};
+use bqrl_math::schedule::Clock;
 use bqrl_mdp::lanes::NativeLanes;
 use bqrl_mdp::problems;
 use bqrl_mdp::tabular::TabularEnv;
@@ -44,19 +43,16 @@ pub fn train_lanes(
 pub fn critics() -> CriticConfig {
     CriticConfig {
         n_quantiles: 16,
+        n_critics: 2,
         hidden: vec![32],
         kappa: 0.01,
         zeta: 0.02,
-        output_scale: 0.1,
-        output_bias: 0.5,
-        learning_rate: 5e-4,
-        learning_rate_extra: 2e-3,
-        learning_rate_decay: Span::episodes(200.0),
+        learning_rate: 2e-3,
         batch_size: 32,
         replay_capacity: 100_000,
-        learning_starts: 32,
-        updates_per_step: 2,
-        state_encoding: StateEncoding::Auto,
+        updates_per_step: 2.0,
+        optimism: 2.0,
+        optimistic_tries: 3,
         reward_scale: 0.0,
         kernels: Kernels::Auto,
     }

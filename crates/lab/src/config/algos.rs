@@ -39,7 +39,7 @@ pub const ALGOS: [Algo; 8] = [
         name: "target-tracking",
         about: "the best quantile at every level, one run",
         levels: Levels::Any,
-        dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
+        dominant: ("agent.learning_rate", 1e-4, 1e-2),
         preset: include_str!("../../presets/target-tracking.toml"),
     },
     Algo {
@@ -67,7 +67,7 @@ pub const ALGOS: [Algo; 8] = [
         name: "qr-dqn",
         about: "quantile regression; risk-neutral",
         levels: Levels::Any,
-        dominant: ("agent.learning_rate_extra", 1e-4, 1e-2),
+        dominant: ("agent.learning_rate", 1e-4, 1e-2),
         preset: include_str!("../../presets/qr-dqn.toml"),
     },
     Algo {

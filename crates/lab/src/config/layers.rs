@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use bqrl_mdp::env::ObservationSpace;
 use bqrl_runs::regular;
 use bqrl_runs::run_dir::RunDir;
 use toml::{Table, Value};
@@ -32,15 +33,31 @@ pub fn read_settings(path: &Path) -> Result<String, ConfigError> {
     }
 }
 
+/// The section of a preset with the settings for vectors, images and planes.
+const VECTOR: &str = "vector";
+
 /// Layers of a configuration, the later ones on top.
 #[derive(Clone, Debug)]
 pub struct Layers(Table);
 
 impl Layers {
-    /// The preset of an algorithm.
+    /// The preset of an algorithm, for problems with finitely many states.
     pub fn preset(algo: &str) -> Result<Self, ConfigError> {
         let algo = Algo::named(algo)?;
-        Ok(Self(parse(algo.preset(), algo.name)?))
+        let mut preset = parse(algo.preset(), algo.name)?;
+        preset.remove(VECTOR);
+        Ok(Self(preset))
+    }
+
+    /// The preset of an algorithm for a kind of observations.
+    pub fn preset_for(algo: &str, observations: &ObservationSpace) -> Result<Self, ConfigError> {
+        let mut layers = Self::preset(algo)?;
+        let algo = Algo::named(algo)?;
+        let vector = parse(algo.preset(), algo.name)?.remove(VECTOR);
+        if let (false, Some(keys)) = (matches!(observations, ObservationSpace::Discrete { .. }), vector) {
+            layers.add(Table::from_iter([("agent".to_owned(), keys)]));
+        }
+        Ok(layers)
     }
 
     /// The preset of an algorithm, for a problem and as long as the paper trains on it (§4.1, §4.2).

@@ -347,14 +347,11 @@ mod tests {
     fn overrides_are_toml_and_unknown_or_missing_keys_are_named() {
         let mut set = layers();
         set.override_with("agent.hidden=[32, 32]").unwrap();
-        set.override_with("agent.state_encoding=one-hot").unwrap();
+        set.override_with("agent.score=mean").unwrap();
         let config = set.finish("test").unwrap();
         let AgentConfig::DeepBqrl(agent) = &config.agent else { panic!("the preset's kind") };
         assert_eq!(agent.critics.hidden, [32, 32]);
-        assert_eq!(
-            config.differences(&layers().finish("test").unwrap()),
-            ["agent.hidden", "agent.state_encoding"]
-        );
+        assert_eq!(config.differences(&layers().finish("test").unwrap()), ["agent.hidden", "agent.score"]);
 
         let mut unknown = layers();
         unknown.override_with("agent.kapa=1").unwrap();

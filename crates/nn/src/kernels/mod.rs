@@ -21,7 +21,6 @@ pub(crate) mod norm;
 pub(crate) mod peak;
 pub(crate) mod product;
 pub(crate) mod sort;
-pub(crate) mod squash;
 pub(crate) mod target;
 pub(crate) mod transpose;
 

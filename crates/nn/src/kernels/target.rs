@@ -3,7 +3,7 @@
 //! ```text
 //! one action     a⁺   = argmax_a Σ_j c_j ẑ_j(x', a)        Eq. (3): for all levels; c_j = w_j/β, plus the tie-break
 //! one per level  a_i⁺ = argmax_a ẑ_i(x', a)                 target tracking
-//! y_i = clip( r + γ(1−d) z̃_i(x', a⁺) )                     the lowest index wins a tie
+//! y_i = clip( r + (1−d) z̃_i(x', a⁺) + d ℓ η_i )            the lowest index wins a tie; ℓ = 0 but for a ramp
 //! ```
 //!
 //! ẑ, which chooses, and z̃, which is taken over, may be the same quantiles.
@@ -11,7 +11,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::{vectors, vectors_mut};
-use crate::rule::Choice;
+use crate::rule::{Choice, Head};
 
 pub(crate) struct Targets<'a> {
     /// ẑ and z̃, sorted: K rows of `width` lanes for each action.
@@ -19,8 +19,10 @@ pub(crate) struct Targets<'a> {
     pub sorted: &'a [f32],
     pub width: usize,
     pub n_quantiles: usize,
-    pub choice: &'a Choice,
-    /// r and γ(1−d), per lane.
+    pub head: &'a Head,
+    /// The levels η_1..η_K.
+    pub eta: &'a [f32],
+    /// r and 1−d, per lane.
     pub rewards: &'a [f32],
     pub continuation: &'a [f32],
     /// The smallest and the largest y.
@@ -40,7 +42,7 @@ impl WithSimd for Targets<'_> {
         let (low, high) = (simd.splat_f32s(self.bounds.0), simd.splat_f32s(self.bounds.1));
         let targets = vectors_mut::<S>(self.out);
         for column in 0..columns {
-            let chosen = match self.choice {
+            let chosen = match &self.head.choice {
                 Choice::One(score) => Some(best_score(simd, choosing, score, columns, column)),
                 Choice::PerLevel => None,
             };
@@ -52,7 +54,10 @@ impl WithSimd for Targets<'_> {
                     let taken = simd.equal_f32s(chosen, simd.splat_f32s(a as f32));
                     z = simd.select_f32s(taken, action[row], z);
                 }
+                let ramp = simd.splat_f32s(self.head.ramp * self.eta[j]);
+                let over = simd.sub_f32s(simd.splat_f32s(1.0), continuation[column]);
                 let y = simd.mul_add_e_f32s(continuation[column], z, rewards[column]);
+                let y = simd.mul_add_e_f32s(over, ramp, y);
                 targets[row] = simd.max_f32s(simd.min_f32s(y, high), low);
             }
         }
@@ -92,10 +97,10 @@ fn best_at<S: Simd>(simd: S, rows: &[S::f32s], stride: usize, row: usize) -> S::
     chosen
 }
 
-/// Combines the rows of several heads into those of the first: their mean, or the least.
+/// Combines the rows of several twins into those of the first: their mean, or the least.
 pub(crate) struct Combine<'a> {
     pub rows: &'a mut [f32],
-    pub n_heads: usize,
+    pub n_twins: usize,
     pub least: bool,
 }
 
@@ -105,9 +110,9 @@ impl WithSimd for Combine<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let rows = vectors_mut::<S>(self.rows);
-        let n = rows.len() / self.n_heads;
+        let n = rows.len() / self.n_twins;
         let (first, others) = rows.split_at_mut(n);
-        let share = simd.splat_f32s(1.0 / self.n_heads as f32);
+        let share = simd.splat_f32s(1.0 / self.n_twins as f32);
         for (i, first) in first.iter_mut().enumerate() {
             let mut sum = *first;
             for other in others.chunks_exact(n) {

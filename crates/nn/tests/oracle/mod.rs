@@ -29,11 +29,28 @@ pub struct Critic {
     pub steps: u64,
 }
 
-/// The rule of a step. Without a buffer, the best action at each level.
+/// How a head chooses the next action.
 #[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// By the buffered score, with its tie-break.
+    Buffered(Buffer, f64),
+    /// By the mean.
+    Mean,
+    /// At each level by itself.
+    PerLevel,
+}
+
+/// The rule of a head: its way to choose and the width ℓ of its ramp.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    pub way: Way,
+    pub ramp: f64,
+}
+
+/// The rule of a step.
+#[derive(Clone, Debug)]
 pub struct Rule {
-    pub buffer: Option<Buffer>,
-    pub tie_break: f64,
+    pub heads: Vec<Head>,
     pub kappa: f64,
     pub double: bool,
     pub smooth: bool,
@@ -42,7 +59,7 @@ pub struct Rule {
 
 impl Rule {
     /// 𝒥 of one sample: mean over the K×K pairs.
-    fn loss(self, y: &[f64], z: &[f64]) -> f64 {
+    fn loss(&self, y: &[f64], z: &[f64]) -> f64 {
         if !self.smooth {
             return huber::critic_loss(self.kappa, y, z);
         }
@@ -57,7 +74,7 @@ impl Rule {
     }
 
     /// −∂ρ/∂δ.
-    fn slope(self, eta: f64, delta: f64) -> f64 {
+    fn slope(&self, eta: f64, delta: f64) -> f64 {
         let clamped = delta.clamp(-self.kappa, self.kappa) / self.kappa;
         if self.smooth {
             return eta - 0.5 + clamped / 2.0;
@@ -66,12 +83,18 @@ impl Rule {
         (eta - below).abs() * clamped
     }
 
-    pub fn compiled(self, n_quantiles: usize) -> TargetRule {
-        let rule = match &self.buffer {
-            Some(buffer) => TargetRule::buffered(buffer, n_quantiles, self.tie_break, self.kappa),
-            None => TargetRule::per_level(n_quantiles, self.kappa, 1.0),
+    pub fn compiled(&self, n_quantiles: usize) -> TargetRule {
+        let (k, kappa) = (n_quantiles, self.kappa);
+        let head = |head: &Head| {
+            let alone = match &head.way {
+                Way::Buffered(buffer, tie_break) => TargetRule::buffered(buffer, k, *tie_break, kappa),
+                Way::Mean => TargetRule::mean(k, kappa),
+                Way::PerLevel => TargetRule::per_level(k, kappa),
+            };
+            bqrl_nn::Head { choice: alone.unwrap().heads()[0].choice.clone(), ramp: head.ramp as f32 }
         };
-        let rule = rule.unwrap().within(self.bounds.0 as f32, self.bounds.1 as f32);
+        let rule = TargetRule::heads_of(self.heads.iter().map(head).collect(), k, kappa).unwrap();
+        let rule = rule.within(self.bounds.0 as f32, self.bounds.1 as f32);
         let rule = if self.smooth { rule.smooth() } else { rule };
         if self.double { rule.double() } else { rule }
     }
@@ -138,57 +161,62 @@ fn normalised(u: &[f64]) -> (Vec<f64>, f64) {
     (away.iter().map(|x| x * inverse).collect(), inverse)
 }
 
-/// The sorted quantiles of every action of every head.
-fn sorted(net: &Net, shape: &Shape, x: &[f64]) -> Vec<Vec<Vec<f64>>> {
+/// The sorted quantiles: `[twin][head][action][level]`.
+fn sorted(net: &Net, shape: &Shape, x: &[f64]) -> Vec<Vec<Vec<Vec<f64>>>> {
     let z = forward(net, x);
-    let quantiles = z.chunks(shape.n_quantiles).map(score::sort).collect::<Vec<_>>();
-    quantiles.chunks(shape.n_actions).map(<[_]>::to_vec).collect()
+    let place = |twin: usize, head: usize, a: usize| {
+        ((twin * shape.n_heads + head) * shape.n_actions + a) * shape.n_quantiles
+    };
+    let quantiles = |twin, head, a| score::sort(&z[place(twin, head, a)..][..shape.n_quantiles]);
+    let actions = |twin, head| (0..shape.n_actions).map(|a| quantiles(twin, head, a)).collect();
+    let heads = |twin| (0..shape.n_heads).map(|head| actions(twin, head)).collect();
+    (0..shape.n_twins).map(heads).collect()
 }
 
-/// Entry by entry over the heads.
-fn combine(heads: &[Vec<Vec<f64>>], by: impl Fn(&[f64]) -> f64) -> Vec<Vec<f64>> {
-    let (n_actions, k) = (heads[0].len(), heads[0][0].len());
-    let entry = |a: usize, j: usize| by(&heads.iter().map(|head| head[a][j]).collect::<Vec<_>>());
+/// One head, entry by entry over its twins: `[action][level]`.
+fn combine(twins: &[Vec<Vec<Vec<f64>>>], head: usize, by: impl Fn(&[f64]) -> f64) -> Vec<Vec<f64>> {
+    let (n_actions, k) = (twins[0][head].len(), twins[0][head][0].len());
+    let entry = |a: usize, j: usize| by(&twins.iter().map(|twin| twin[head][a][j]).collect::<Vec<_>>());
     (0..n_actions).map(|a| (0..k).map(|j| entry(a, j)).collect()).collect()
 }
 
-/// y_1..y_K of one transition, for each head.
+/// y_1..y_K of one transition: the heads of the first twin, then those of the next.
 fn targets(
     online: &Net,
     target: &Net,
-    rule: Rule,
+    rule: &Rule,
     shape: &Shape,
     next: &[f64],
     reward: f64,
     done: bool,
 ) -> Vec<Vec<f64>> {
-    let (k, n_heads) = (shape.n_quantiles, shape.n_heads);
-    let clip = |y: f64| y.clamp(rule.bounds.0, rule.bounds.1);
-    if done {
-        return vec![vec![clip(reward); k]; n_heads];
-    }
-    let mut slow = sorted(target, shape, next);
-    let mut choosing = slow.clone();
-    if rule.double {
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
-        choosing = vec![combine(&sorted(online, shape, next), mean); n_heads];
-        slow = vec![combine(&slow, least); n_heads];
-    }
-    let of_head = |head: usize| -> Vec<f64> {
-        let best = |j: usize| {
-            let scores: Vec<f64> = choosing[head]
-                .iter()
-                .map(|z| match &rule.buffer {
-                    Some(buffer) => score::Score::buffered(buffer, k).with_tie_break(rule.tie_break).of(z),
-                    None => z[j],
-                })
-                .collect();
-            score::argmax(&scores)
+    let k = shape.n_quantiles;
+    let eta = buffer::eta(k);
+    let (fast, slow) = (sorted(online, shape, next), sorted(target, shape, next));
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    let of_head = |twin: usize, head: usize| -> Vec<f64> {
+        let (choosing, valued) = if rule.double {
+            (combine(&fast, head, mean), combine(&slow, head, least))
+        } else {
+            (slow[twin][head].clone(), slow[twin][head].clone())
         };
-        (0..k).map(|j| clip(reward + slow[head][best(j)][j])).collect()
+        let Head { way, ramp } = &rule.heads[head];
+        let best = |j: usize| {
+            let score = |z: &Vec<f64>| match way {
+                Way::Buffered(buffer, tie_break) => {
+                    score::Score::buffered(buffer, k).with_tie_break(*tie_break).of(z)
+                }
+                Way::Mean => mean(z),
+                Way::PerLevel => z[j],
+            };
+            score::argmax(&choosing.iter().map(score).collect::<Vec<f64>>())
+        };
+        let after = |j: usize| if done { ramp * eta[j] } else { valued[best(j)][j] };
+        (0..k).map(|j| (reward + after(j)).clamp(rule.bounds.0, rule.bounds.1)).collect()
     };
-    (0..n_heads).map(of_head).collect()
+    let pairs = (0..shape.n_twins).flat_map(|twin| (0..shape.n_heads).map(move |head| (twin, head)));
+    pairs.map(|(twin, head)| of_head(twin, head)).collect()
 }
 
 fn row(rows: &[f32], n: usize, sample: usize) -> Vec<f64> {
@@ -196,7 +224,7 @@ fn row(rows: &[f32], n: usize, sample: usize) -> Vec<f64> {
 }
 
 /// 𝒥 as a function of the online parameters, for targets that stay as they are.
-pub fn loss(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sample: &Sample) -> f64 {
+pub fn loss(online: &Net, y: &[Vec<Vec<f64>>], rule: &Rule, shape: &Shape, sample: &Sample) -> f64 {
     let (k, batch) = (shape.n_quantiles, sample.actions.len());
     let one = |s: usize| -> f64 {
         let z = forward(online, &row(&sample.inputs, shape.n_inputs, s));
@@ -211,7 +239,7 @@ pub fn loss(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sample
 pub fn all_targets(
     online: &Net,
     target: &Net,
-    rule: Rule,
+    rule: &Rule,
     shape: &Shape,
     sample: &Sample,
 ) -> Vec<Vec<Vec<f64>>> {
@@ -223,14 +251,14 @@ pub fn all_targets(
 }
 
 /// ∂𝒥/∂θ.
-pub fn gradient(online: &Net, y: &[Vec<Vec<f64>>], rule: Rule, shape: &Shape, sample: &Sample) -> Net {
+pub fn gradient(online: &Net, y: &[Vec<Vec<f64>>], rule: &Rule, shape: &Shape, sample: &Sample) -> Net {
     let (k, batch) = (shape.n_quantiles, sample.actions.len());
     let eta = buffer::eta(k);
     let mut total = zeros_like(online);
     for (s, y) in y.iter().enumerate() {
         let h = activations(online, &row(&sample.inputs, shape.n_inputs, s));
         let mut d_z = vec![0.0; h.last().unwrap().len()];
-        for (head, j) in (0..shape.n_heads).flat_map(|head| (0..k).map(move |j| (head, j))) {
+        for (head, j) in (0..y.len()).flat_map(|head| (0..k).map(move |j| (head, j))) {
             let (output, eta) = ((head * shape.n_actions + sample.actions[s]) * k + j, eta[j]);
             for &y in &y[head] {
                 let delta = y - h.last().unwrap()[output];
@@ -272,7 +300,7 @@ fn norm_gradient(layer: &Layer, total: &mut Layer, h: &[f64], d: &[f64]) -> Vec<
 }
 
 impl Critic {
-    pub fn train_step(&mut self, rule: Rule, shape: &Shape, sample: &Sample, adam: &Adam, zeta: f64) {
+    pub fn train_step(&mut self, rule: &Rule, shape: &Shape, sample: &Sample, adam: &Adam, zeta: f64) {
         let y = all_targets(&self.online, &self.target, rule, shape, sample);
         let gradient = gradient(&self.online, &y, rule, shape, sample);
         self.steps += 1;
@@ -362,7 +390,7 @@ pub fn critics(ensemble: &Ensemble) -> Vec<Critic> {
 }
 
 /// The ensemble of given online and target networks, fresh moments, made by way of a file.
-pub fn ensemble(n_actions: usize, n_quantiles: usize, critics: &[(Net, Net)], kernels: Kernels) -> Ensemble {
+pub fn ensemble(shape: &Shape, critics: &[(Net, Net)], kernels: Kernels) -> Ensemble {
     let mut tensors: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
     let bytes =
         |values: &[f64]| -> Vec<u8> { values.iter().flat_map(|&v| (v as f32).to_le_bytes()).collect() };
@@ -378,13 +406,12 @@ pub fn ensemble(n_actions: usize, n_quantiles: usize, critics: &[(Net, Net)], ke
         }
     }
     let steps = vec![0; 8 * critics.len()];
-    let net = &critics[0].0;
-    let hidden: Vec<String> = net[1..].iter().map(|layer| layer.weight[0].len().to_string()).collect();
+    let Shape { n_inputs, hidden, layer_norm, n_heads, n_twins, n_actions, n_quantiles, n_critics } = shape;
+    assert_eq!((*n_critics, *layer_norm), (critics.len(), false), "critics without normalisation");
+    let hidden = hidden.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let metadata = format!(
-        "version=1 n_inputs={} hidden={} n_actions={n_actions} n_quantiles={n_quantiles} n_critics={}",
-        net[0].weight[0].len(),
-        hidden.join(","),
-        critics.len()
+        "version=3 n_inputs={n_inputs} hidden={hidden} layer_norm=false n_heads={n_heads} n_twins={n_twins} \
+         n_actions={n_actions} n_quantiles={n_quantiles} n_critics={n_critics}"
     );
     let views = tensors.iter().map(|(name, (shape, bytes))| {
         (name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())

@@ -186,6 +186,12 @@ impl Lane {
         Observation::Bytes(bytes)
     }
 
+    /// Whether the next number is the next transition of the same episode.
+    pub fn is_followed(&self, number: u64) -> bool {
+        let goes_on = matches!(self.header(number).end, End::NotYet);
+        goes_on && number + 1 < self.stored && !self.detached_next.contains_key(&number)
+    }
+
     /// x' of a transition whose x is given.
     pub fn next(&self, number: u64, x: &Owned) -> Option<Owned> {
         match self.header(number).end {

@@ -98,13 +98,28 @@ impl Replay {
         self.segments.stored(&self.lanes);
     }
 
-    /// One transition, uniformly.
-    pub fn sample(&self, rng: &mut Rng) -> Remembered {
-        self.get(rng.below(self.len()))
+    /// One transition, uniformly, over `n_steps` steps or to the end of its episode: the reward is their sum and x' follows the
+    /// last of them.
+    pub fn sample(&self, n_steps: usize, rng: &mut Rng) -> Remembered {
+        self.get(rng.below(self.len()), n_steps)
+    }
+
+    /// The rewards of the newest transitions of a lane, newest first, back to the first of their episode.
+    pub fn newest_rewards(&self, lane: usize) -> impl Iterator<Item = f64> + '_ {
+        let lane = &self.lanes[lane % self.lanes.len()];
+        let mut at_start = false;
+        (lane.oldest()..lane.stored).rev().map_while(move |number| {
+            if at_start {
+                return None;
+            }
+            let header = lane.header(number);
+            at_start = header.stage == 0;
+            Some(header.reward)
+        })
     }
 
     /// The transition at a place: lane after lane, and within a lane by slot.
-    fn get(&self, mut place: usize) -> Remembered {
+    fn get(&self, mut place: usize, n_steps: usize) -> Remembered {
         let mut index = 0;
         while place >= self.lanes[index].len() {
             place -= self.lanes[index].len();
@@ -113,12 +128,18 @@ impl Replay {
         let lane = &self.lanes[index];
         let number = lane.number_at(place);
         let (header, x) = (lane.header(number), lane.x(number));
+        let (mut last, mut reward) = (number, header.reward);
+        while last + 1 < number + n_steps as u64 && lane.is_followed(last) {
+            last += 1;
+            reward += lane.header(last).reward;
+        }
+        let next = if last == number { lane.next(number, &x) } else { lane.next(last, &lane.x(last)) };
         Remembered {
             number: number * self.lanes.len() as u64 + index as u64,
-            next: lane.next(number, &x),
             x,
             action: header.action as usize,
-            reward: header.reward,
+            reward,
+            next,
         }
     }
 }

@@ -127,7 +127,7 @@ impl World {
         }
         assert_eq!(self.replay.len(), wanted.len());
         for (place, wanted) in wanted.into_iter().enumerate() {
-            assert_eq!(&self.replay.get(place), wanted);
+            assert_eq!(&self.replay.get(place, 1), wanted);
         }
         for lane in &self.replay.lanes {
             let beside = lane.older.keys().chain(lane.detached_next.keys());
@@ -244,7 +244,7 @@ proptest! {
         (0..n).for_each(|_| world.play(Event { lane: 0, end: 9, how: 1, value: 0 }));
         let (mut rng, mut same) = (stream(seed, Purpose::Test), stream(seed, Purpose::Test));
         for _ in 0..20 {
-            let number = world.replay.sample(&mut rng).number as usize;
+            let number = world.replay.sample(1, &mut rng).number as usize;
             prop_assert_eq!(number % capacity, same.below(n.min(capacity)));
             prop_assert!(number + capacity >= n);
         }
@@ -262,7 +262,7 @@ fn sampling_is_uniform_over_lanes_of_different_lengths() {
     let rng = &mut stream(42, Purpose::Test);
     let mut counts = BTreeMap::new();
     for _ in 0..20_000 {
-        *counts.entry(world.replay.sample(rng).number).or_insert(0u32) += 1;
+        *counts.entry(world.replay.sample(1, rng).number).or_insert(0u32) += 1;
     }
     let numbers: Vec<u64> = counts.keys().copied().collect();
     assert_eq!(numbers, [1, 2, 4, 5, 8, 9, 12, 15, 18, 21]);
@@ -379,4 +379,31 @@ fn frames_are_stored_once_however_an_episode_begins_and_ends() {
     assert!(lane.older.is_empty());
     assert!(lane.detached_next.len() >= 10);
     assert!(lane.detached_next.values().all(|next| next.shifts && next.observation.len() == 6));
+}
+
+#[test]
+fn several_steps_add_up_and_stop_at_the_end_of_an_episode() {
+    let space = ObservationSpace::Discrete { n: 10, ordered: false };
+    let mut replay = Replay::new(100, 1, &space);
+    // An episode of five steps with rewards 1, 2, 4, 8, 16, and the first two steps of another.
+    for step in 0..7_usize {
+        let (stage, reward) = (step % 5, f64::from(1 << step));
+        let (now, after) = (Observation::Index(stage), Observation::Index(stage + 1));
+        let x = Input { stage, observation: &now, collected: 0.0 };
+        let next = Input { stage: stage + 1, observation: &after, collected: 0.0 };
+        let end = if step == 4 { End::Terminated } else { End::NotYet };
+        replay.store(0, &Transition { x, action: 0, reward, next, end });
+        let mut wanted: Vec<f64> = (0..=stage).map(|k| f64::from(1 << (step - k))).collect();
+        wanted.truncate(stage + 1);
+        assert_eq!(replay.newest_rewards(0).collect::<Vec<_>>(), wanted);
+    }
+    let at = |place, n_steps| {
+        let drawn = replay.get(place, n_steps);
+        (drawn.reward, drawn.next.map(|next| next.0))
+    };
+    assert_eq!(at(0, 1), (1.0, Some(1)));
+    assert_eq!(at(0, 3), (7.0, Some(3)));
+    assert_eq!(at(2, 3), (28.0, None));
+    assert_eq!(at(3, 5), (24.0, None));
+    assert_eq!(at(5, 3), (96.0, Some(2)));
 }
