@@ -27,7 +27,7 @@ use bqrl_nn::{Adam, Choice, Ensemble, Head, Init, Shape, TargetRule, Which};
 use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::{Encoder, Moments};
-use crate::experience::minibatch::{Imagined, Minibatch};
+use crate::experience::minibatch::{Draw, Imagined, Minibatch};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
 use crate::experience::unit::ReturnUnit;
@@ -329,10 +329,11 @@ impl QuantileCritics {
         }
         let (rule, sigma, best) = (self.rule(), self.unit.sigma(), self.unit.best(self.config.optimism));
         let Self { config, replay, encoder, rng, minibatch, n_steps, .. } = self;
+        let draw = Draw { size: config.batch_size, n_steps: *n_steps, sigma };
         let known = config.optimistic_tries;
         let imagined = Imagined { tries: &self.tries, n_actions: self.n_actions, known, best };
         while self.due >= 1.0 {
-            let batch = minibatch.draw(config.batch_size, *n_steps, replay, encoder, sigma, &imagined, rng);
+            let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
             let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
             self.critics.train_step(&batch, &rule, &self.adam, zeta)?;
             self.updates += 1;

@@ -18,6 +18,17 @@ pub struct Minibatch {
     done: Vec<bool>,
 }
 
+/// The size of a minibatch, the steps of each transition, and the unit of its rewards.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// |ℬ|.
+    pub size: usize,
+    /// Rewards that are summed, at most.
+    pub n_steps: usize,
+    /// σ.
+    pub sigma: f64,
+}
+
 /// Imagined transitions: in the states of a minibatch, an action that was hardly tried ends at once with the best return.
 pub struct Imagined<'a> {
     /// Tries of every action in every state, s · A + a; empty where nothing is imagined.
@@ -44,18 +55,16 @@ impl Imagined<'_> {
 }
 
 impl Minibatch {
-    /// Draws `size` transitions uniformly, each over `n_steps` steps or to the end of its episode; rewards are divided by
-    /// `sigma`. Imagined transitions come on top.
+    /// Draws transitions uniformly, each over some steps or to the end of its episode. Imagined transitions come on top.
     pub fn draw(
         &mut self,
-        size: usize,
-        n_steps: usize,
+        of: &Draw,
         replay: &Replay,
         encoder: &Encoder,
-        sigma: f64,
         imagined: &Imagined,
         rng: &mut Rng,
     ) -> Batch<'_> {
+        let Draw { size, n_steps, sigma } = *of;
         let Self { inputs, actions, rewards, next_inputs, done } = self;
         inputs.clear();
         actions.clear();

@@ -257,7 +257,9 @@ mod tests {
 
     fn seen(returns: &[f64]) -> Measured {
         let mut measured = Measured::default();
-        returns.iter().for_each(|&g| measured.episode(None, g, 1.0));
+        for &g in returns {
+            measured.episode(None, g, 1.0);
+        }
         measured
     }
 
