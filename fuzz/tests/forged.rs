@@ -97,7 +97,7 @@ fn a_replay_whose_counts_do_not_add_up_is_refused() {
 fn counters_that_would_overflow_are_refused() {
     for (setting, pointer) in [
         ("deep-bqrl gamble-chain", "/critics/updates"),
-        ("target-tracking gamble-chain", "/stored"),
+        ("target-tracking gamble-chain", "/critics/stored"),
         ("target-tracking gamble-chain", "/n_starts"),
         ("var-q gamble-chain", "/updates"),
         ("qppo gamble-chain", "/updates"),
@@ -120,20 +120,17 @@ fn counters_that_would_overflow_are_refused() {
 }
 
 #[test]
-fn target_tracking_refuses_work_without_end_and_a_grid_without_width() {
+fn target_tracking_refuses_work_without_end_and_measurements_that_cannot_be() {
     let forge = |pointer: &str, value: Value, words: &str| {
         state("target-tracking asset-selling", "agent.json", pointer, &value, words);
     };
-    forge("/due", json!(1e17), "due is 1e17");
-    forge("/due", json!(-1.0), "due is -1.0");
+    forge("/critics/due", json!(1e17), "due is 1");
+    forge("/critics/due", json!(-1.0), "due is -1");
+    forge("/critics/unit/sigma", json!(0.0), "which no training leaves");
+    forge("/critics/tries", json!([[0, 1]]), "which cannot be");
     forge("/starts/0", json!({"Index": 99}), "starts holds Index(99)");
     forge("/starts/0", json!({"Dense": [0.0]}), "starts holds Dense([0.0])");
-    forge("/grid/grid/high", json!(-1e300), "to -1e300");
-    forge("/grid/grid/n", json!(7), "another problem");
-    forge("/grid/horizon", json!(7), "another problem");
-    forge("/grid/unit", json!(-3.0), "the unit -3.0");
-    let pointer = "/play/episodes/LANE/memo/critic";
-    state("target-tracking asset-selling", "state.json", pointer, &json!(9), "critic 9, want one below 2");
+    forge("/measured/n_trials", json!(100_000), "numbers that no training leaves");
 }
 
 #[test]
