@@ -140,7 +140,7 @@ impl TargetTracking {
         &outputs[place * k..(place + 1) * k]
     }
 
-    /// P(Z ≥ y) and E[Z]/σ of an action, the mean over the critics.
+    /// P(Z ≥ y) and the mean of Z/σ of an action, averaged over the critics.
     fn chance_and_mean(&self, outputs: &[f32], head: usize, action: usize, y: f64) -> (f64, f64) {
         let y = (y / self.critics.unit().sigma()) as f32;
         let inverse = (1.0 / (WIDTH * self.config.critics.kappa)) as f32;
