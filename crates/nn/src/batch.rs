@@ -99,7 +99,9 @@ impl Transitions {
 /// Rows in another order.
 fn gather(rows: &[f32], n: usize, order: &[usize], into: &mut Vec<f32>) {
     into.clear();
-    order.iter().for_each(|s| into.extend_from_slice(&rows[s * n..][..n]));
+    for s in order {
+        into.extend_from_slice(&rows[s * n..][..n]);
+    }
 }
 
 fn check_finite(name: &'static str, rows: &[f32], n: usize) -> Result<(), UpdateError> {
