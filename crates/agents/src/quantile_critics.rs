@@ -155,7 +155,6 @@ pub struct QuantileCritics {
     tries: Vec<u32>,
     /// Draws minibatches.
     rng: Rng,
-    adam: Adam,
     stored: u64,
     /// Updates that are due, fractions included.
     due: f64,
@@ -184,7 +183,9 @@ const MOST_EARLY: f64 = 16.0;
 /// ζ is at least min(EARLY_ZETA, 100/updates).
 const EARLY_ZETA: f64 = 0.05;
 /// Weight decay of Adam. Without it, a network learns the few returns seen from a rare state by heart, and misses its upper levels.
+/// From this many transitions on it falls as 1/n, as a prior does, because it makes a network forget states that are rarely visited.
 const WEIGHT_DECAY: f64 = 0.1;
+const ENOUGH: f64 = 5000.0;
 /// Factor on the initial output weights: all actions look alike at first.
 const OUTPUT_SCALE: f32 = 0.01;
 /// The most rewards in one target, and the steps of a horizon that call for one more.
@@ -224,7 +225,6 @@ impl QuantileCritics {
             replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
             tries,
             rng: stream(seed, Purpose::Replay),
-            adam: Adam { weight_decay: WEIGHT_DECAY, ..Adam::new(config.learning_rate) },
             stored: 0,
             due: 0.0,
             updates: 0,
@@ -335,10 +335,12 @@ impl QuantileCritics {
         let draw = Draw { size: config.batch_size, n_steps: *n_steps, sigma };
         let known = config.optimistic_tries;
         let imagined = Imagined { tries: &self.tries, n_actions: self.n_actions, known, best };
+        let weight_decay = WEIGHT_DECAY * (ENOUGH / self.stored as f64).min(1.0);
+        let adam = Adam { weight_decay, ..Adam::new(config.learning_rate) };
         while self.due >= 1.0 {
             let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
             let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
-            self.critics.train_step(&batch, &rule, &self.adam, zeta)?;
+            self.critics.train_step(&batch, &rule, &adam, zeta)?;
             self.updates += 1;
             self.due -= 1.0;
         }
