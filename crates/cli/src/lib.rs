@@ -12,6 +12,7 @@ mod problem;
 mod progress;
 mod report;
 mod reproduce;
+mod serve;
 mod slurm;
 mod studies;
 mod sweep;
@@ -53,6 +54,8 @@ enum Verb {
     Eval(eval::EvalArgs),
     /// Write figures and one self-contained HTML page about runs, finished or not
     Report(report::ReportArgs),
+    /// Show runs while they learn, and the risk dial, on a page of this machine
+    Serve(serve::ServeArgs),
     /// Measure the speed of the training step on this machine
     Bench(bench::BenchArgs),
     /// List the built-in problems and their parameters
@@ -76,6 +79,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Eval(args) => eval::run(&args),
         Verb::Report(args) => report::run(&args),
+        Verb::Serve(args) => serve::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))

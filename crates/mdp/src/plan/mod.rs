@@ -34,6 +34,7 @@ pub mod buffered;
 pub mod conditional;
 pub mod export;
 pub mod mean;
+pub mod outlook;
 mod policy;
 pub mod robust;
 mod sweep;
@@ -210,10 +211,17 @@ impl<'a> Planner<'a> {
 
     /// A pass over residual targets.
     fn residual_pass(&self, cost: Cost, mean_price: f64, keep_policy: bool) -> Swept {
-        self.run(None, cost, mean_price, keep_policy)
+        self.run(None, cost, mean_price, keep_policy, 0)
     }
 
-    fn run(&self, anchor: Option<f64>, cost: Cost, mean_price: f64, keep_policy: bool) -> Swept {
+    fn run(
+        &self,
+        anchor: Option<f64>,
+        cost: Cost,
+        mean_price: f64,
+        keep_policy: bool,
+        keep_rows: usize,
+    ) -> Swept {
         self.passes.set(self.passes.get() + 1);
         let (pass, horizon, progress) = (self.passes.get(), self.compiled.horizon, self.progress);
         let ladder = if anchor.is_some() { &self.ladders.collected } else { &self.ladders.residual };
@@ -225,6 +233,7 @@ impl<'a> Planner<'a> {
             cost,
             mean_price,
             keep_policy,
+            keep_rows,
             arch: pulp::Arch::new(),
             progress: &|stages| progress(pass, stages, horizon),
         }
