@@ -48,6 +48,7 @@ async function accessible(page, name) {
 }
 
 async function shot(page, name, options = {}) {
+  await page.evaluate(() => scrollTo(0, 0));
   await page.screenshot({ path: join(shots, `${name}.png`), fullPage: true, ...options });
 }
 
@@ -66,7 +67,8 @@ async function main(browser) {
   const requests = [];
   page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
   page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("request", (request) => requests.push(request.url()));
+  // The icon is fetched whenever the browser likes.
+  page.on("request", (request) => request.url().endsWith("icon.svg") || requests.push(request.url()));
 
   await step("an overview lists the runs", async () => {
     await page.goto(address);

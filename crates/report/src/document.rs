@@ -297,9 +297,9 @@ fn settings(page: &mut Writer, study: &Study<'_>) {
             quoted(&summary.algo),
             quoted(&config)
         );
-        let _ = writeln!(page.html, "<pre>{}</pre>", escape(&command));
+        let _ = writeln!(page.html, "<pre tabindex=\"0\">{}</pre>", escape(&command));
         let lines: Vec<String> = run.config.lines().map(escape).collect();
-        let _ = writeln!(page.html, "<pre>{}</pre>", lines.join("\n"));
+        let _ = writeln!(page.html, "<pre tabindex=\"0\">{}</pre>", lines.join("\n"));
     }
 }
 

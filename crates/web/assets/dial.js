@@ -1,9 +1,9 @@
 // The risk dial. All levels arrive in one answer; a turn of the dial only paints.
 
-import { add, colour, frame, get, html, letters, number, percent, remember, times } from "/assets/draw.js";
+import { add, colour, frame, get, html, ink, letters, number, percent, remember, times } from "/assets/draw.js";
 import { player } from "/assets/play.js";
 
-const BINS = 60;
+const MOST_BINS = 72;
 const byId = (id) => document.getElementById(id);
 const root = byId("dial");
 
@@ -41,8 +41,8 @@ function paint(view) {
   const plan = data.plans[level.plan];
   const beta = (byId("beta").value / 100) * level.tau;
   view.level = level;
-  byId("tau-value").textContent = number(level.tau);
-  byId("beta-value").textContent = beta === 0 ? "0: the point quantile" : number(beta);
+  say(byId("tau-value"), number(level.tau));
+  say(byId("beta-value"), beta === 0 ? "0: the point quantile" : number(beta));
   words(view, level, plan, beta);
   view.law(level, plan);
   view.levels(level, beta);
@@ -54,16 +54,20 @@ function paint(view) {
 function words(view, level, plan, beta) {
   const { data } = view;
   const bound = data.exact ? "" : " (a lower bound: returns were rounded)";
-  byId("sentence").textContent =
+  say(
+    byId("sentence"),
     `${times(Math.round(100 * level.tau))} you get at least ${number(level.best)}${bound}. ` +
-    `It costs ${number(Math.max(0, data.max_mean - level.mean))} of the mean.`;
+      (givenUp(data, level) === 0
+        ? "On average it costs nothing."
+        : `On average it costs ${number(givenUp(data, level))}: ${number(level.mean)} instead of ${number(data.max_mean)}.`),
+  );
   const rows = [
     ["Best quantile", number(level.best)],
     ["Chance to reach it", percent(level.at_least)],
     ["Risk-neutral policy's quantile", number(level.neutral)],
     ["Mean of this policy", number(level.mean)],
     ["Largest mean", number(data.max_mean)],
-    ["Mean given up", number(Math.max(0, data.max_mean - level.mean))],
+    ["Mean given up", number(givenUp(data, level))],
   ];
   if (beta > 0) {
     const roughly = plan.merged ? "≈ " : "";
@@ -75,13 +79,24 @@ function words(view, level, plan, beta) {
     rows.push([`Attained by seed ${seed}`, here ? `${number(at[1])} at τ = ${number(at[0])}` : "not evaluated here"]);
   }
   const list = byId("numbers");
-  list.replaceChildren(
-    ...rows.map(([name, value]) => {
-      const group = html("div");
-      group.append(html("dt", name), html("dd", value));
-      return group;
-    }),
-  );
+  while (list.children.length > rows.length) list.lastChild.remove();
+  rows.forEach(([name, value], index) => {
+    const group = list.children[index] ?? list.appendChild(html("div"));
+    if (!group.firstChild) group.append(html("dt"), html("dd"));
+    say(group.firstChild, name);
+    say(group.lastChild, value);
+  });
+}
+
+/** Changes a text only if it differs: what stays needs no new layout. */
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** What the level costs in the mean; differences that are rounding are none. */
+function givenUp(data, level) {
+  const cost = data.max_mean - level.mean;
+  return cost > 1e-9 * Math.max(1, Math.abs(data.max_mean)) ? cost : 0;
 }
 
 /** (1/β) ∫ of the quantile function from τ − β to τ. */
@@ -96,11 +111,25 @@ function buffered({ values, probabilities }, tau, beta) {
   return sum / beta;
 }
 
+/** Bins of equal width. If the totals lie on a grid, every bin has equally many of its points, in the middle. */
+function binning(seen) {
+  const sorted = [...new Set(seen)].sort((a, b) => a - b);
+  const [low, high] = [sorted[0], sorted.at(-1)];
+  const gaps = sorted.slice(1).map((value, k) => value - sorted[k]).filter((gap) => gap > 1e-7 * (high - low));
+  const grid = gaps.length ? Math.min(...gaps) : high - low || 1;
+  const points = Math.round((high - low) / grid) + 1;
+  const onGrid = points < 20 * MOST_BINS && sorted.every((value) => Math.abs((value - low) / grid - Math.round((value - low) / grid)) < 0.01);
+  if (!onGrid) return { low, high, bins: MOST_BINS };
+  const each = Math.ceil(points / MOST_BINS);
+  const bins = Math.ceil(points / each);
+  return { low: low - grid / 2, high: low + (bins * each - 0.5) * grid, bins };
+}
+
 /** Chances by bins of the return, below and from the target on. */
-function histogram({ values, probabilities }, [low, high], target) {
-  const [miss, reach] = [new Float64Array(BINS), new Float64Array(BINS)];
+function histogram({ values, probabilities }, { low, high, bins }, target) {
+  const [miss, reach] = [new Float64Array(bins), new Float64Array(bins)];
   for (let k = 0; k < values.length; k += 1) {
-    const bin = Math.min(BINS - 1, Math.max(0, Math.floor(((values[k] - low) / (high - low)) * BINS)));
+    const bin = Math.min(bins - 1, Math.max(0, Math.floor(((values[k] - low) / (high - low)) * bins)));
     (values[k] < target - 1e-7 * (high - low) ? miss : reach)[bin] += probabilities[k];
   }
   return { miss, reach };
@@ -109,29 +138,27 @@ function histogram({ values, probabilities }, [low, high], target) {
 function lawFigure(data) {
   const laws = [...data.plans, data.neutral];
   const seen = laws.flatMap(({ values, probabilities }) => values.filter((_, k) => probabilities[k] > 1e-5));
-  let [low, high] = [Math.min(...seen), Math.max(...seen)];
-  const edge = (high - low || 1) / (2 * BINS);
-  [low, high] = [low - edge, high + edge];
-  const counted = data.plans.map((plan) => histogram(plan, [low, high], plan.target));
-  const neutral = histogram(data.neutral, [low, high], Infinity).miss;
+  const cut = binning(seen);
+  const { low, high, bins } = cut;
+  const counted = data.plans.map((plan) => histogram(plan, cut, plan.target));
+  const neutral = histogram(data.neutral, cut, Infinity).miss;
   const tallest = Math.max(...neutral, ...counted.flatMap(({ miss, reach }) => Array.from(miss, (m, k) => m + reach[k])));
   const svg = byId("law");
   const { scaleX, scaleY, top, bottom } = frame(svg, {
     width: 560, height: 300, x: [low, high], y: [0, tallest], xTitle: "total", yTitle: "chance", yFormat: percent,
   });
+  const edge = (k) => scaleX(low + (k * (high - low)) / bins).toFixed(1);
   const bar = (k, from, to) =>
-    to > from ? `M${(scaleX(low + ((k + 0.08) * (high - low)) / BINS)).toFixed(1)} ${scaleY(from).toFixed(1)}V${scaleY(to).toFixed(1)}H${scaleX(low + ((k + 0.92) * (high - low)) / BINS).toFixed(1)}V${scaleY(from).toFixed(1)}z` : "";
+    to > from ? `M${edge(k + 0.08)} ${scaleY(from).toFixed(1)}V${scaleY(to).toFixed(1)}H${edge(k + 0.92)}V${scaleY(from).toFixed(1)}z` : "";
   const paths = counted.map(({ miss, reach }) => [
     Array.from(miss, (m, k) => bar(k, 0, m)).join(""),
     Array.from(reach, (r, k) => bar(k, miss[k], miss[k] + r)).join(""),
   ]);
   const [missPath, reachPath] = [add(svg, "path", { class: "miss" }), add(svg, "path", { class: "reach" })];
-  const outline = Array.from(neutral, (n, k) => (k === 0 ? "M" : "L") + `${scaleX(low + (k * (high - low)) / BINS).toFixed(1)} ${scaleY(n).toFixed(1)}H${scaleX(low + ((k + 1) * (high - low)) / BINS).toFixed(1)}`).join("");
+  const outline = Array.from(neutral, (n, k) => `${k === 0 ? "M" : "L"}${edge(k)} ${scaleY(n).toFixed(1)}H${edge(k + 1)}`).join("");
   add(svg, "path", { class: "neutral", d: outline });
   const line = add(svg, "line", { class: "quantile", y1: top, y2: bottom });
   const label = add(svg, "text", { class: "tick strong", y: top + 10 });
-  const key = add(svg, "text", { class: "tick", x: 66, y: top + 10 });
-  key.textContent = "dashed: the risk-neutral policy";
   return (level) => {
     missPath.setAttribute("d", paths[level.plan][0]);
     reachPath.setAttribute("d", paths[level.plan][1]);
@@ -141,8 +168,7 @@ function lawFigure(data) {
     const left = x > 400;
     label.setAttribute("x", left ? x - 5 : x + 5);
     label.setAttribute("text-anchor", left ? "end" : "start");
-    label.setAttribute("y", x < 260 ? top + 26 : top + 10);
-    label.textContent = `quantile ${number(level.best)}`;
+    say(label, `quantile ${number(level.best)}`);
   };
 }
 
@@ -164,8 +190,7 @@ function levelsFigure(data, attained) {
   for (const [tau, quantile] of points) add(svg, "circle", { class: "attained", cx: scaleX(tau), cy: scaleY(quantile), r: 3 });
   const line = add(svg, "line", { class: "quantile", y1: top, y2: bottom });
   const dot = add(svg, "circle", { class: "here", r: 5 });
-  const words = attained.length ? "line: best possible · dashed: risk-neutral · dots: this run" : "line: best possible · dashed: risk-neutral policy";
-  add(svg, "text", { class: "tick", x: 66, y: top + 10 }, words);
+  if (points.length) byId("ring-words").textContent = "; rings: this run";
   return (level, beta) => {
     const x = scaleX(level.tau);
     line.setAttribute("x1", x);
@@ -240,11 +265,12 @@ function mapFigure(data, clicked) {
       cell.action = letter;
       const action = letter === "." ? -1 : parseInt(letter, 36);
       cell.rect.setAttribute("fill", action < 0 ? "none" : colour(action, actions.length));
-      if (cell.text) cell.text.textContent = action < 0 ? "" : short[action];
+      if (!cell.text) continue;
+      cell.text.textContent = action < 0 ? "" : short[action];
+      cell.text.setAttribute("fill", action < 0 ? "none" : ink(action, actions.length));
     }
-    byId("map-note").textContent =
-      (plan.at_zero ? "The policy by period and state. " : "The policy by period and state, at the most likely amount collected so far. ") +
-      "Empty: nothing is decided there.";
+    const at = plan.at_zero ? "" : ", at the most likely amount collected so far";
+    say(byId("map-note"), `The policy by period and state${at}. Empty: nothing is decided there.`);
   };
   paintMap.point = (stage, state) => {
     const [column, row] = [stages.indexOf(stage), rows.indexOf(state)];

@@ -72,6 +72,7 @@ export function frame(svg, { width, height, x, y, xTitle, yTitle, yFormat = numb
 
 // Okabe and Ito's colours, which colour-blind readers can tell apart; a ramp from dark to light where there are more actions.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c"];
+const WHITE_ON = ["#0072b2"];
 const RAMP = [[0, 32, 77], [64, 77, 107], [124, 123, 120], [187, 175, 113], [255, 234, 70]];
 
 /** The colour of an action among so many. */
@@ -81,6 +82,12 @@ export function colour(action, actions) {
   const below = Math.min(Math.floor(place), RAMP.length - 2);
   const mix = RAMP[below].map((from, k) => Math.round(from + (RAMP[below + 1][k] - from) * (place - below)));
   return `rgb(${mix.join(",")})`;
+}
+
+/** Black or white, whichever can be read on the colour of an action. */
+export function ink(action, actions) {
+  if (actions <= COLOURS.length) return WHITE_ON.includes(COLOURS[action]) ? "#fff" : "#000";
+  return action / (actions - 1) < 0.5 ? "#fff" : "#000";
 }
 
 /** A letter or two for each action: the first letters that tell them apart, or the number. */

@@ -73,6 +73,7 @@ export function player(view) {
 
   function line(steps, over) {
     const svg = byId("play-line");
+    byId("play-figure").hidden = false;
     const { scaleX, scaleY } = frame(svg, {
       width: 560, height: 200, x: [1, Math.max(2, view.data.horizon + 1)], y: [0, 1],
       xTitle: "period", yTitle: "chance", yFormat: percent,

@@ -32,9 +32,9 @@ const ENTRIES: usize = 100_000;
 /// The most runs and MDP files that are shown.
 pub const MOST_RUNS: usize = 2_000;
 const MOST_FILES: usize = 500;
-/// The shortest time between two looks, and how much longer than the last look it is.
+/// The shortest time between two looks, and how much longer than the last look or the last reading of a run it is.
 const PAUSE: Duration = Duration::from_millis(400);
-const PAUSE_FACTOR: u32 = 4;
+const PAUSE_FACTOR: u32 = 2;
 
 /// The served directory.
 pub struct Shelf {

@@ -151,11 +151,17 @@ fn stage(source: &Source, dial: &Dial, shelf: &Shelf) -> String {
             four_digits(level.best),
             four_digits(level.neutral),
             four_digits(level.mean),
-            four_digits((dial.max_mean - level.mean).max(0.0)),
+            four_digits(given_up(dial.max_mean, level.mean)),
         );
     }
     html += "</tbody></table></div>\n";
     html
+}
+
+/// What a level costs in the mean; differences that are rounding are none.
+fn given_up(max_mean: f64, mean: f64) -> f64 {
+    let cost = max_mean - mean;
+    if cost > 1e-9 * max_mean.abs().max(1.0) { cost } else { 0.0 }
 }
 
 /// "9 times in 10": how often the quantile of a level is reached.

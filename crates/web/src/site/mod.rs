@@ -250,7 +250,7 @@ fn page(title: &str, script: &str, contents: &str) -> String {
          <link rel=\"stylesheet\" href=\"/assets/page.css\">\n{script}</head>\n<body>\n\
          <a class=\"skip\" href=\"#main\">Skip to the contents</a>\n\
          <header><nav aria-label=\"Pages\"><a class=\"home\" href=\"/\">bqrl</a> <a href=\"/\">Runs</a> \
-         <a href=\"/dial\">Risk dial</a></nav><p id=\"pulse\" role=\"status\"></p></header>\n\
+         <a href=\"/dial\">Risk dial</a></nav><p id=\"pulse\"></p></header>\n\
          <main id=\"main\">\n{contents}\n</main>\n</body>\n</html>\n"
     )
 }
