@@ -4,7 +4,6 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bqrl_web::Options;
@@ -294,57 +293,4 @@ fn nonsense_instead_of_http_is_refused() {
         assert!((400..500).contains(&answer.status), "{target}: {}", answer.status);
     }
     assert_eq!(server.get("/api/runs").status, 200);
-}
-
-/// Bytes of memory in use by this process, of which the server is a part.
-#[cfg(target_os = "linux")]
-fn memory() -> usize {
-    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn two_hundred_streams_hear_of_a_change_and_cost_little() {
-    let directory = tempfile::tempdir().unwrap();
-    let (dir, _lock) = unfinished(&directory.path().join("a"), 20);
-    let server = Running::over(directory.path());
-    assert_eq!(server.get("/api/runs").status, 200);
-    let before = memory();
-    let mut streams: Vec<_> = (0..200).map(|_| server.connect()).collect();
-    for stream in &mut streams {
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    }
-    let until = |stream: &mut std::net::TcpStream, word: &str| {
-        let mut text = String::new();
-        let mut bytes = [0; 1024];
-        while !text.contains(word) {
-            let n = stream.read(&mut bytes).unwrap();
-            assert!(n > 0, "the stream ended: {text}");
-            text += &String::from_utf8_lossy(&bytes[..n]);
-        }
-    };
-    for stream in &mut streams {
-        until(stream, "retry");
-    }
-    std::thread::sleep(Duration::from_millis(1200));
-    let cost = memory().saturating_sub(before) / streams.len();
-    assert!(cost < 200 << 10, "{cost} bytes a stream");
-    support::write_rows(&dir, 40);
-    for stream in &mut streams {
-        until(stream, "\"changed\":[\"a\"]");
-    }
-    // The others are answered while all of them are open, and there is a limit.
-    assert_eq!(server.get("/api/runs/a").json()["episodes"], 40);
-    let mut more: Vec<_> = (0..100).map(|_| server.connect()).collect();
-    for stream in &mut more {
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    }
-    let refused = more.iter_mut().filter_map(|stream| {
-        let mut begin = [0; 12];
-        stream.read_exact(&mut begin).ok()?;
-        Some(begin.ends_with(b"503"))
-    });
-    assert_eq!(refused.filter(|&refused| refused).count(), 44, "256 streams are the most");
 }
