@@ -254,8 +254,8 @@ mod tests {
         let dial = dial(problems::build("asset-selling", &[]).unwrap()).unwrap();
         let tenth = &dial.rows[9];
         assert!((tenth.best - 19.0 / 24.0).abs() < 1e-12 && tenth.at_least > 0.9);
-        // Offer 18 in the first period: refused for 19 of 24, and accepting it can never reach that.
-        let cell = dial.cell(0, 18).unwrap();
+        // Offer 18 in the second period: refused for 19 of 24, and accepting it can never reach that.
+        let cell = dial.cell(1, 18).unwrap();
         let at = cell.plans[tenth.plan].as_ref().unwrap();
         assert_eq!((at.action, at.actions[0].1), (1, 0.0));
         assert!(dial.cell(10, 0).is_err() && dial.cell(0, 99).is_err());
