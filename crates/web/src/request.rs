@@ -4,6 +4,7 @@
 //! answer permits that (no CORS). It could if its own name led to this machine (DNS rebinding). So the `Host` of a request
 //! must be an address, or `localhost`: names that somebody else controls are refused.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use hyper::header::{self, HeaderMap};
@@ -122,7 +123,7 @@ pub fn encode(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded += &format!("%{byte:02X}");
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

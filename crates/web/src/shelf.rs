@@ -340,7 +340,9 @@ impl Walk<'_> {
             }
             if kind.is_dir() {
                 directories.push(entry.path());
-            } else if kind.is_file() && name.ends_with(".csv") {
+            } else if kind.is_file()
+                && Path::new(&name).extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"))
+            {
                 self.table(&entry);
             }
         }

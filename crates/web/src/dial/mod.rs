@@ -116,11 +116,14 @@ pub enum DialError {
     Wrong(String),
 }
 
+/// A dial, or why there is none, by the key of its source.
+type Kept = (String, Result<Arc<Dial>, String>);
+
 /// The dials that were asked for lately.
 #[derive(Default)]
 pub struct Dials {
     /// The latest at the end.
-    kept: Mutex<Vec<(String, Result<Arc<Dial>, String>)>>,
+    kept: Mutex<Vec<Kept>>,
     planning: Mutex<()>,
 }
 
@@ -143,7 +146,7 @@ impl Dials {
         let dial = source.load(shelf).and_then(plan::dial).map(Arc::new);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push((key, dial.clone()));
-        let size = |kept: &[(String, Result<Arc<Dial>, String>)]| -> usize {
+        let size = |kept: &[Kept]| -> usize {
             kept.iter().map(|(_, dial)| dial.as_ref().map_or(0, |dial| dial.bytes)).sum()
         };
         while kept.len() > 1 && (kept.len() > MOST_DIALS || size(&kept) > MOST_BYTES) {

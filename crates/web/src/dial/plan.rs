@@ -113,22 +113,21 @@ pub fn dial(problem: Problem) -> Result<Dial, String> {
         let QuantilePlan { best, policy, evaluation, probability_at_least } =
             planner.quantile_policy(tau, refine);
         let same = known.entry((best.value.to_bits(), evaluation.mean.to_bits())).or_default();
-        let plan = match same.iter().find(|(_, law)| *law == evaluation.law) {
-            Some(&(plan, _)) => plan,
-            None => {
-                let typical = planner.typical_collected(&policy);
-                answers.push(Plan {
-                    target: rounded(best.value),
-                    outcome: outcome(&evaluation.law, evaluation.mean),
-                    map: map(&problem, &policy, &typical, &stages, &rows),
-                    at_zero: typical.iter().flatten().flatten().all(|&collected| collected == 0.0),
-                });
-                let column = |&stage: &usize| rows.iter().map(|&state| typical[stage][state]).collect();
-                let typical = stages.iter().map(column).collect();
-                plans.push(Planned { target: best.value, policy, typical });
-                same.push((plans.len() - 1, evaluation.law.clone()));
-                plans.len() - 1
-            }
+        let plan = if let Some(&(plan, _)) = same.iter().find(|(_, law)| *law == evaluation.law) {
+            plan
+        } else {
+            let typical = planner.typical_collected(&policy);
+            answers.push(Plan {
+                target: rounded(best.value),
+                outcome: outcome(&evaluation.law, evaluation.mean),
+                map: map(&problem, &policy, &typical, &stages, &rows),
+                at_zero: typical.iter().flatten().flatten().all(|&collected| collected == 0.0),
+            });
+            let column = |&stage: &usize| rows.iter().map(|&state| typical[stage][state]).collect();
+            let typical = stages.iter().map(column).collect();
+            plans.push(Planned { target: best.value, policy, typical });
+            same.push((plans.len() - 1, evaluation.law.clone()));
+            plans.len() - 1
         };
         levels.push(Level {
             tau,

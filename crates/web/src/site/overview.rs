@@ -87,9 +87,9 @@ fn table(seen: &Seen, query: &Query) -> String {
     html += "</tbody></table></div>\n";
     let all = seen.runs.len();
     let more = if seen.limited { " There is more in this directory than is shown here." } else { "" };
-    let _ = write!(
+    let _ = writeln!(
         html,
-        "<p><button>Compare the selected runs</button> <span class=\"muted\">{} of {all} runs.{more}</span></p></form>\n",
+        "<p><button>Compare the selected runs</button> <span class=\"muted\">{} of {all} runs.{more}</span></p></form>",
         cards.len()
     );
     html
