@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask test` runs everything that is tested, in the order in which failures are cheapest to find; it is what
 //! CI runs. `cargo xtask test-python` is its Python part alone, `cargo xtask test-web` its part in a browser.
-//! `cargo xtask test-clients` tries the Python package with PyTorch, Stable-Baselines3, Ray and others, and a sweep on Slurm where it is installed; it downloads several gigabytes.
+//! `cargo xtask test-clients` tries the Python package with PyTorch, Stable-Baselines3, Ray and others, and a sweep on
+//! Slurm where it is installed; it downloads several gigabytes.
 //! `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
 //! `cargo xtask survive` kills runs at random instants and compares what becomes of them with runs that were left alone.
