@@ -99,7 +99,7 @@ mod tests {
     fn table(rows: usize) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("table.csv");
-        let rows: String = (1..=rows).map(|row| format!("{row},0.5\n")).collect();
+        let rows = (1..=rows).fold(String::new(), |text, row| text + &format!("{row},0.5\n"));
         fs::write(&path, format!("row,value\n{rows}")).unwrap();
         (directory, path)
     }
