@@ -617,7 +617,7 @@ class DeepBQRL(Model):
         lambda_0: ≥ 0, the first weight of the exploration bonus. Default 5.0, for vectors 1.0.
         lambda_decay: > 0, the time after which half of that weight is left: "500 episodes", "20000 steps", or a number of
             episodes. Default "500 episodes", for vectors "5000 steps".
-        optimism: the first value of every action, in units of the returns. Default 0.5.
+        optimism: the first value of every action, in units of the returns. Default 2.0, for vectors 0.0.
         optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 0.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
@@ -643,14 +643,14 @@ class QRDQN(Model):
         hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
         kappa: κ > 0 of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
         zeta: ζ in (0, 1], the rate of the soft update; larger during the first updates. Default 0.005.
-        learning_rate: > 0, the step size of Adam. Default 0.001.
+        learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64.
         replay_capacity: ≥ batch_size, the transitions that are remembered. Default 1000000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. `Discrete`
             observations get more during the first 10,000 steps. Default 1.0.
         epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first 5000
             steps. Default 0.0, for vectors 0.1.
-        optimism: the first value of every action, in units of the returns. Default 1.0.
+        optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 3.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
@@ -681,14 +681,14 @@ class TargetTracking(Model):
             returns. 1 is CVaR; with [] the point quantile's target is used instead. Default [0.3, 1.0], for vectors [].
         kappa: κ > 0 of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
         zeta: ζ in (0, 1], the rate of the soft update; larger during the first updates. Default 0.005.
-        learning_rate: > 0, the step size of Adam. Default 0.001.
+        learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64.
         replay_capacity: ≥ batch_size, the transitions that are remembered. Default 1000000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. `Discrete`
             observations get more during the first 10,000 steps. Default 1.0.
         epsilon: in [0, 1], the share of random actions in the episodes that explore; if it is positive, it falls to this
             from 1 over the first 5000 steps. Default 0.0, for vectors 0.1.
-        optimism: the first value of every action, in units of the returns. Default 1.0.
+        optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 3.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".

@@ -404,20 +404,23 @@ def compare_whole_runs(binaries, rounds, core):
     print(f"  bqrl deep-bqrl  {ours:>10.0f}\n  SB3 QR-DQN      {theirs:>10.0f}{ours / theirs:>19.1f}×\n", flush=True)
 
 
-# One network of two layers of 64, 50 quantiles, batch 64, one update per step, from the hundredth step on.
-CART_POLE = {"batch_size": 64, "learning_starts": 100, "gamma": 0.99, "seed": 1}
+# One network of two layers of 64, 50 quantiles, batch 64, one update per step, from the hundredth step on at the latest.
+CART_POLE = {"batch_size": 64, "seed": 1}
+SB3_CART_POLE = {**CART_POLE, "learning_starts": 100, "gamma": 0.99}
 
 
 def cart_pole_ours(steps=20_000):
     """Steps per second of `bqrl.QRDQN(…).learn` on CartPole-v1, the environment included."""
     import bqrl
 
-    model = bqrl.QRDQN("CartPole-v1", hidden=[64, 64], n_quantiles=50, updates_per_step=1, **CART_POLE)
+    model = bqrl.QRDQN(
+        "CartPole-v1", hidden=[64, 64], n_critics=1, n_quantiles=50, updates_per_step=1, **CART_POLE
+    )
     model.learn(500)
     start = time.perf_counter()
     model.learn(steps)
     seconds = time.perf_counter() - start
-    assert model.num_updates == 500 + steps - 99, "one update per step"
+    assert model.num_updates >= 500 + steps - 99, "one update per step"
     print(steps / seconds)
 
 
@@ -429,7 +432,7 @@ def cart_pole_theirs(steps=2000):
     torch.set_num_threads(1)
     policy = {"net_arch": [64, 64], "n_quantiles": 50}
     how = {"train_freq": 1, "gradient_steps": 1, "tau": 0.01, "target_update_interval": 1, "device": "cpu"}
-    model = QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs=policy, **how, **CART_POLE)
+    model = QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs=policy, **how, **SB3_CART_POLE)
     model.learn(500)
     start = time.perf_counter()
     model.learn(steps, reset_num_timesteps=False)

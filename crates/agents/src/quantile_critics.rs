@@ -109,7 +109,8 @@ impl CriticConfig {
 pub struct Design {
     /// The heads of every critic; the width of a ramp is a share of the range of the returns.
     pub heads: Vec<Head>,
-    /// Whether the critics share their hidden layers. Then the mean of them chooses the next action and the least of them values it.
+    /// Whether the critics share their hidden layers. Then several of them value the next action by their least, and those that
+    /// learn choose it by their mean.
     pub shared_trunk: bool,
     /// Whether the loss is the smoothed quantile loss and not the paper's.
     pub smooth: bool,
@@ -154,7 +155,6 @@ pub struct QuantileCritics {
     tries: Vec<u32>,
     /// Draws minibatches.
     rng: Rng,
-    adam: Adam,
     stored: u64,
     /// Updates that are due, fractions included.
     due: f64,
@@ -182,6 +182,10 @@ const FIRST: usize = 8;
 const MOST_EARLY: f64 = 16.0;
 /// ζ is at least min(EARLY_ZETA, 100/updates).
 const EARLY_ZETA: f64 = 0.05;
+/// Weight decay of Adam. Without it, a network learns the few returns seen from a rare state by heart, and misses its upper levels.
+/// From this many transitions on it falls as 1/n, as a prior does, because it makes a network forget states that are rarely visited.
+const WEIGHT_DECAY: f64 = 0.1;
+const ENOUGH: f64 = 5000.0;
 /// Factor on the initial output weights: all actions look alike at first.
 const OUTPUT_SCALE: f32 = 0.01;
 /// The most rewards in one target, and the steps of a horizon that call for one more.
@@ -221,7 +225,6 @@ impl QuantileCritics {
             replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
             tries,
             rng: stream(seed, Purpose::Replay),
-            adam: Adam::new(config.learning_rate),
             stored: 0,
             due: 0.0,
             updates: 0,
@@ -276,7 +279,7 @@ impl QuantileCritics {
     /// z(x, a) of every critic and head, in units of σ: ((critic · heads + head) · A + a) · K + j. Raw, not sorted.
     pub fn outputs(&self, which: Which, x: &Input) -> Vec<f32> {
         let mut input = Vec::with_capacity(self.encoder.width());
-        self.encoder.encode(x, self.unit.sigma(), &mut input);
+        self.encoder.encode(x, self.unit.of_inputs(), &mut input);
         self.critics.act(which, &input)
     }
 
@@ -291,7 +294,7 @@ impl QuantileCritics {
         }
         let mut rows = Vec::with_capacity(self.encoder.width() * inputs.len());
         for x in inputs {
-            self.encoder.encode(&x, self.unit.sigma(), &mut rows);
+            self.encoder.encode(&x, self.unit.of_inputs(), &mut rows);
         }
         self.critics.act_many(which, &rows)
     }
@@ -332,10 +335,12 @@ impl QuantileCritics {
         let draw = Draw { size: config.batch_size, n_steps: *n_steps, sigma };
         let known = config.optimistic_tries;
         let imagined = Imagined { tries: &self.tries, n_actions: self.n_actions, known, best };
+        let weight_decay = WEIGHT_DECAY * (ENOUGH / self.stored as f64).min(1.0);
+        let adam = Adam { weight_decay, ..Adam::new(config.learning_rate) };
         while self.due >= 1.0 {
             let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
             let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
-            self.critics.train_step(&batch, &rule, &self.adam, zeta)?;
+            self.critics.train_step(&batch, &rule, &adam, zeta)?;
             self.updates += 1;
             self.due -= 1.0;
         }
@@ -350,7 +355,7 @@ impl QuantileCritics {
         let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
             .expect("kappa was checked with the settings");
         let rule = if self.design.smooth { rule.smooth() } else { rule };
-        if self.design.shared_trunk { rule.double() } else { rule }
+        if self.design.shared_trunk && self.config.n_critics > 1 { rule.double() } else { rule }
     }
 
     /// The parts of a checkpoint, and the state that the agent saves with its own.

@@ -19,7 +19,7 @@ use bqrl_mdp::trajectory::{End, Observation};
 use common::{build, critics, find, kernels_of_another_machine, memo, train};
 
 fn config() -> Config {
-    let critics = CriticConfig { n_quantiles: 64, n_critics: 1, zeta: 0.01, optimism: 1.0, ..critics() };
+    let critics = CriticConfig { n_quantiles: 64, n_critics: 1, zeta: 0.01, optimism: 3.0, ..critics() };
     Config { epsilon: 0.1, ramps: vec![0.3, 1.0], critics: CriticConfig { updates_per_step: 1.0, ..critics } }
 }
 

@@ -24,7 +24,7 @@ const ACTS: u32 = 200;
 /// Flags of `bqrl bench`.
 #[derive(clap::Args)]
 pub struct BenchArgs {
-    /// Reference shapes: s, m, l (width 64, 128, 256), x (more inputs and actions)
+    /// Reference shapes: s, m, l (width 64, 128, 256), x (more inputs and actions) of Deep-BQRL; t (table), v (vectors) of target tracking
     #[arg(long, value_name = "SHAPE,…", value_delimiter = ',', default_values = Workload::NAMES, value_parser = Workload::NAMES)]
     shape: Vec<String>,
     /// Time for each shape

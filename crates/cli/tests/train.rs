@@ -61,7 +61,8 @@ fn the_default_run_learns_asset_selling_and_says_where_it_is() {
     let gap = level["quantile_policy_gap"][0].as_f64().unwrap();
     assert!(gap < 400.0, "gap {gap}");
     assert!(summary["expected_return_regret"][0].as_f64().unwrap() < 150.0);
-    assert_eq!(summary["updates"].as_u64().unwrap(), summary["env_steps"].as_u64().unwrap() - 23);
+    // One update per step, from the eighth on.
+    assert_eq!(summary["updates"].as_u64().unwrap(), summary["env_steps"].as_u64().unwrap() - 7);
     // The summary on disk is what was printed.
     let stored: serde_json::Value =
         serde_json::from_str(&desk.read("runs/asset-selling-deep-bqrl-1/summary.json")).unwrap();

@@ -384,13 +384,13 @@ mod tests {
 
     #[test]
     fn the_cost_of_an_update_matches_hand_computation() {
-        // D = 26 + 6 inputs, 64 hidden, 2·8 outputs: products 2048 and 1024. Three passes over both and one over the
-        // second, for 4 critics and 24 samples.
+        // D = 26 + 6 inputs, 64 hidden, 2·8 outputs: products 2048 and 1024, or 512 for the action taken. One pass over all, two
+        // with that action alone, and one over its second product, for 4 critics and 24 samples.
         let studies = all();
         let preset = &studies.runs[0];
         assert_eq!(preset.name, "asset-selling-0.1/beta=0.00625");
         let problem = preset.config.problem.load().unwrap();
-        let cost = (3.0 * 3072.0 + 1024.0) * 96.0;
+        let cost = (3072.0 + 2.0 * 2560.0 + 512.0) * 96.0;
         assert_eq!(multiply_adds(&preset.config, &problem), Some(cost));
         let known = Known { multiply_adds: cost, rule_quantile: None };
         assert_eq!(studies.known(0, false).unwrap(), known);

@@ -319,7 +319,7 @@ impl Search {
         Ok(Round { share, standings })
     }
 
-    /// The preset with the chosen value, and a comment that says where it comes from.
+    /// The preset for tables with the chosen value, and a comment that says where it comes from.
     pub fn preset(&self, rounds: &[Round]) -> Result<String, TuneError> {
         let last = rounds.last().expect("a search has rounds");
         let best = &last.standings[0];
@@ -331,7 +331,7 @@ impl Search {
             let own = line.split('=').next().is_some_and(|name| name.trim() == key);
             if own { format!("{key} = {}  # {origin}", best.value) } else { line.to_owned() }
         };
-        let preset = Algo::named(&self.algo)?.preset();
+        let preset = Algo::named(&self.algo)?.preset_for_tables();
         Ok(preset.lines().map(|line| replaced(line) + "\n").collect::<Vec<_>>().concat())
     }
 }
@@ -463,6 +463,13 @@ mod tests {
         let preset = search().preset(&rounds).unwrap();
         let line = preset.lines().find(|line| line.starts_with("kappa")).unwrap();
         assert_eq!(line, "kappa = 0.398  # tuned: best of 16 in [0.01, 10] on seeds 1000, 1001, 1002");
-        assert_eq!(preset.lines().count(), Algo::named("deep-bqrl").unwrap().preset().lines().count());
+        assert_eq!(
+            preset.lines().count(),
+            Algo::named("deep-bqrl").unwrap().preset_for_tables().lines().count()
+        );
+        // It is a whole configuration: `bqrl train --config` takes it.
+        let mut layers = Layers::written(&preset, "preset").unwrap();
+        layers.set("problem", "name", "asset-selling");
+        layers.finish("preset").unwrap();
     }
 }

@@ -4,7 +4,7 @@ use crate::kernels::adam::Rates;
 
 /// Adam with decoupled weight decay: the `torch.optim.AdamW` of the same settings.
 ///
-/// The decay pulls every parameter towards zero, biases too; zero turns it off and leaves plain Adam.
+/// The decay pulls weights towards zero, but not biases, gains and shifts; zero turns it off and leaves plain Adam.
 /// Settings may change from step to step, as learning-rate schedules do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {

@@ -1,7 +1,9 @@
 //! A minibatch of transitions, checked and brought into the layout of the kernels.
 
+use std::ops::Range;
+
 use crate::ensemble::UpdateError;
-use crate::panels::{Inputs, Panels};
+use crate::panels::{Inputs, PANEL, Panels};
 use crate::shape::Shape;
 
 /// A minibatch of transitions (x, a, r, x', d), B of each.
@@ -30,11 +32,25 @@ pub(crate) enum Outcome {
 }
 
 /// A [`Batch`] in lanes, shared by all critics. Its memory is kept from step to step.
+///
+/// Transitions are in the order of their actions. So the lanes of an action are neighbours, and a critic that learns computes only the
+/// outputs of the actions taken.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transitions {
     pub inputs: Inputs,
     pub next_inputs: Panels,
+    pub spans: Vec<Span>,
     outcomes: Panels,
+    order: Vec<usize>,
+    rows: Vec<f32>,
+}
+
+/// The lanes of a panel that took the same action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub panel: usize,
+    pub lanes: Range<usize>,
+    pub action: usize,
 }
 
 impl Transitions {
@@ -51,13 +67,24 @@ impl Transitions {
         check_finite("inputs", inputs, n_inputs)?;
         check_finite("next_inputs", next_inputs, n_inputs)?;
 
-        self.inputs.fill_from_rows(inputs, n_inputs);
-        self.next_inputs.fill_from_rows(next_inputs, n_inputs);
+        self.order.clear();
+        self.order.extend(0..b);
+        self.order.sort_by_key(|&s| actions[s]);
+        gather(inputs, n_inputs, &self.order, &mut self.rows);
+        self.inputs.fill_from_rows(&self.rows, n_inputs);
+        gather(next_inputs, n_inputs, &self.order, &mut self.rows);
+        self.next_inputs.fill_from_rows(&self.rows, n_inputs);
         self.outcomes.resize(b, 3);
-        for s in 0..b {
-            self.outcomes.set(s, Outcome::Reward as usize, rewards[s]);
-            self.outcomes.set(s, Outcome::Continuation as usize, if done[s] { 0.0 } else { 1.0 });
-            self.outcomes.set(s, Outcome::Action as usize, actions[s] as f32);
+        self.spans.clear();
+        for (lane, &s) in self.order.iter().enumerate() {
+            self.outcomes.set(lane, Outcome::Reward as usize, rewards[s]);
+            self.outcomes.set(lane, Outcome::Continuation as usize, if done[s] { 0.0 } else { 1.0 });
+            self.outcomes.set(lane, Outcome::Action as usize, actions[s] as f32);
+            let (panel, lane, action) = (lane / PANEL, lane % PANEL, actions[s]);
+            match self.spans.last_mut() {
+                Some(span) if span.panel == panel && span.action == action => span.lanes.end = lane + 1,
+                _ => self.spans.push(Span { panel, lanes: lane..lane + 1, action }),
+            }
         }
         Ok(())
     }
@@ -66,6 +93,14 @@ impl Transitions {
     pub fn outcome(&self, panel: usize, outcome: Outcome) -> &[f32] {
         let width = self.outcomes.width(panel);
         &self.outcomes.panel(panel)[outcome as usize * width..][..width]
+    }
+}
+
+/// Rows in another order.
+fn gather(rows: &[f32], n: usize, order: &[usize], into: &mut Vec<f32>) {
+    into.clear();
+    for s in order {
+        into.extend_from_slice(&rows[s * n..][..n]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::batch::{Outcome, Transitions};
+use crate::batch::{Outcome, Span, Transitions};
 use crate::critic::Network;
 use crate::kernels::Kernels;
 use crate::kernels::loss::{Gradient, Loss, Pairs};
@@ -85,14 +85,19 @@ impl<'a> Bellman<'a> {
         head * size..(head + 1) * size
     }
 
-    /// ∂𝒥/∂z. Raw z, not z̃: output j must stay tied to level η_j while it is trained (§3, Approximation II).
+    /// The rows of an action of a head in a panel.
+    fn action(&self, head: usize, action: usize, width: usize) -> Range<usize> {
+        let size = self.rule.n_quantiles() * width;
+        (head * self.n_actions + action) * size..(head * self.n_actions + action + 1) * size
+    }
+
+    /// ∂𝒥/∂z of the actions taken. Raw z, not z̃: output j must stay tied to level η_j while it is trained (§3, Approximation II).
     pub fn gradient(&self, outputs: &Panels, targets: &Panels, gradient: &mut Panels) {
         let batch = outputs.n_samples();
-        for panel in 0..outputs.n_panels() {
-            let width = outputs.width(panel);
+        for span in &self.transitions.spans {
             for head in 0..self.n_heads() {
-                let pairs = self.pairs(panel, head, outputs, targets);
-                let out = &mut gradient.panel_mut(panel)[self.head(head, width)];
+                let pairs = self.pairs(span, head, outputs, targets);
+                let out = &mut gradient.panel_mut(span.panel)[self.action(head, span.action, pairs.width)];
                 self.kernels.run(Gradient { pairs, batch, out });
             }
         }
@@ -102,27 +107,30 @@ impl<'a> Bellman<'a> {
     pub fn loss(&self, outputs: &Panels, targets: &Panels) -> f64 {
         let k = self.rule.n_quantiles();
         let mut total = 0.0;
-        for panel in 0..outputs.n_panels() {
+        for span in &self.transitions.spans {
             for head in 0..self.n_heads() {
                 let mut sums = [0.0; PANEL];
-                let pairs = self.pairs(panel, head, outputs, targets);
-                self.kernels.run(Loss { pairs, sums: &mut sums[..outputs.width(panel)] });
-                total += sums[..outputs.count(panel)].iter().copied().map(f64::from).sum::<f64>();
+                let pairs = self.pairs(span, head, outputs, targets);
+                let width = pairs.width;
+                self.kernels.run(Loss { pairs, sums: &mut sums[..width] });
+                total += sums[span.lanes.clone()].iter().copied().map(f64::from).sum::<f64>();
             }
         }
         // 𝒥, Eq. (4): mean over the batch and the K×K pairs.
         total / (outputs.n_samples() * k * k) as f64
     }
 
-    fn pairs<'p>(&'p self, panel: usize, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
-        let (width, k) = (outputs.width(panel), self.rule.n_quantiles());
+    fn pairs<'p>(&'p self, span: &Span, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
+        let (width, k) = (outputs.width(span.panel), self.rule.n_quantiles());
         // Targets for each twin, or one set for all.
         let own = if self.rule.is_double() { head % self.rule.heads().len() } else { head };
         Pairs {
-            outputs: &outputs.panel(panel)[self.head(head, width)],
-            targets: &targets.panel(panel)[own * k * width..][..k * width],
+            outputs: &outputs.panel(span.panel)[self.action(head, span.action, width)],
+            targets: &targets.panel(span.panel)[own * k * width..][..k * width],
             width,
-            actions: self.transitions.outcome(panel, Outcome::Action),
+            lanes: span.lanes.clone(),
+            taken: self.transitions.outcome(span.panel, Outcome::Action),
+            action: span.action as f32,
             eta: self.rule.eta(),
             kappa: self.rule.kappa(),
             smooth: self.rule.is_smooth(),

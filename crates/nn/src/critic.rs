@@ -7,12 +7,15 @@
 
 use bqrl_math::Rng;
 
+use std::ops::Range;
+
 use crate::adam::Adam;
 use crate::aligned::{Aligned, padded};
+use crate::batch::Span;
 use crate::ensemble::Which;
 use crate::kernels::Kernels;
 use crate::kernels::act::Matvec;
-use crate::kernels::adam::AdamStep;
+use crate::kernels::adam::{AdamStep, Rates};
 use crate::kernels::norm::{Normalise, NormaliseGradient, RowDots, normalise_one};
 use crate::kernels::product::{Finish, Left, Product, RowSums, Start};
 use crate::kernels::transpose::Transpose;
@@ -83,16 +86,28 @@ impl Critic {
     }
 
     /// Moves θ along the gradient and θ̄ towards θ. Returns whether θ and the second moments are still finite.
-    pub fn apply(&mut self, kernels: Kernels, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
+    pub fn apply(&mut self, network: &Network, gradient: &[f32], adam: &Adam, zeta: f64) -> bool {
         self.steps += 1;
-        kernels.run(AdamStep {
-            online: &mut self.online,
-            target: &mut self.target,
-            first: &mut self.first,
-            second: &mut self.second,
-            gradient,
-            rates: adam.rates(self.steps, zeta),
-        })
+        let decaying = adam.rates(self.steps, zeta);
+        let staying = Rates { keep: 1.0, ..decaying };
+        let mut step = |part: Range<usize>, rates| {
+            network.kernels.run(AdamStep {
+                online: &mut self.online[part.clone()],
+                target: &mut self.target[part.clone()],
+                first: &mut self.first[part.clone()],
+                second: &mut self.second[part.clone()],
+                gradient: &gradient[part],
+                rates,
+            })
+        };
+        let mut finite = true;
+        for layer in &network.layers {
+            let weights = layer.weights();
+            let others = weights.end..layer.end();
+            finite &= step(weights, decaying);
+            finite &= step(others, staying);
+        }
+        finite
     }
 }
 
@@ -119,9 +134,31 @@ pub(crate) struct Workspace {
     gradient: Aligned,
 }
 
+/// The outputs of a critic that are needed.
+#[derive(Clone, Copy)]
+pub(crate) enum Needed<'a> {
+    All,
+    /// Those of the action taken; the others have arbitrary contents.
+    Taken(&'a [Span]),
+}
+
+/// A part of a layer's outputs: rows of W, and lanes of a panel.
+struct Part {
+    rows: Range<usize>,
+    panel: usize,
+    lanes: Range<usize>,
+}
+
 impl Network {
     /// z for every sample, in `outputs`; the activations stay in `work`.
-    pub fn forward(&self, parameters: &[f32], inputs: &Panels, work: &mut Workspace, outputs: &mut Panels) {
+    pub fn forward(
+        &self,
+        parameters: &[f32],
+        inputs: &Panels,
+        needed: Needed,
+        work: &mut Workspace,
+        outputs: &mut Panels,
+    ) {
         assert_eq!(inputs.n_features(), self.shape.n_inputs, "features of the inputs, want n_inputs");
         for panels in [&mut work.hidden, &mut work.normalised, &mut work.inverses] {
             panels.resize_with(self.layers.len() - 1, Panels::default);
@@ -135,21 +172,22 @@ impl Network {
                 None => (&mut *outputs, Finish::Keep),
             };
             to.resize(inputs.n_samples(), layer.n_outputs);
-            for panel in 0..inputs.n_panels() {
+            for Part { rows, panel, lanes } in self.parts(l, inputs, needed) {
                 let width = inputs.width(panel);
                 self.kernels.run(Product {
                     left: Left {
-                        floats: &parameters[layer.weights()],
+                        floats: &parameters[layer.weights_of(&rows)],
                         stride: layer.stride(),
                         transposed: false,
                     },
                     right: from.panel(panel),
                     width,
+                    lanes,
                     depth: layer.n_inputs,
-                    out: to.panel_mut(panel),
+                    out: &mut to.panel_mut(panel)[rows.start * width..],
                     out_stride: width,
-                    rows: layer.n_outputs,
-                    start: Start::Bias(&parameters[layer.bias()]),
+                    rows: rows.len(),
+                    start: Start::Bias(&parameters[layer.bias()][rows]),
                     finish,
                 });
             }
@@ -171,12 +209,33 @@ impl Network {
         }
     }
 
+    /// The parts of a layer's outputs that are needed: all of them, panel by panel, but for the last layer.
+    fn parts(&self, l: usize, samples: &Panels, needed: Needed) -> Vec<Part> {
+        match needed {
+            Needed::Taken(spans) if l + 1 == self.layers.len() => {
+                let Shape { n_heads, n_twins, n_actions, n_quantiles, .. } = self.shape;
+                let part = |span: &Span, head: usize| {
+                    let first = (head * n_actions + span.action) * n_quantiles;
+                    Part { rows: first..first + n_quantiles, panel: span.panel, lanes: span.lanes.clone() }
+                };
+                let heads = |span| (0..n_heads * n_twins).map(move |head| part(span, head));
+                spans.iter().flat_map(heads).collect()
+            }
+            _ => {
+                let rows = 0..self.layers[l].n_outputs;
+                let part = |panel| Part { rows: rows.clone(), panel, lanes: 0..samples.count(panel) };
+                (0..samples.n_panels()).map(part).collect()
+            }
+        }
+    }
+
     /// The gradient of the parameters from that of the outputs, after a forward pass of the same inputs.
     pub fn backward<'w>(
         &self,
         parameters: &[f32],
         inputs: &Inputs,
         output_gradient: &Panels,
+        needed: Needed,
         work: &'w mut Workspace,
     ) -> &'w [f32] {
         let n_samples = inputs.n_samples();
@@ -198,10 +257,11 @@ impl Network {
                     &hidden_blocks[before]
                 }
             };
-            self.weight_gradient(layer, d_z, blocks, gradient);
+            let parts = self.parts(l, d_z, needed);
+            self.weight_gradient(layer, &parts, d_z, blocks, gradient);
             if let Some(d_h) = gradients_before.last_mut() {
                 d_h.resize(n_samples, layer.n_inputs);
-                self.input_gradient(layer, parameters, d_z, &hidden[l - 1], d_h);
+                self.input_gradient(layer, &parts, parameters, d_z, &hidden[l - 1], d_h);
                 let before = &self.layers[l - 1];
                 if before.norm {
                     self.norm_gradient(
@@ -229,25 +289,37 @@ impl Network {
     }
 
     /// dW and db.
-    fn weight_gradient(&self, layer: &Layer, d_z: &Panels, blocks: &Blocks, gradient: &mut [f32]) {
-        for panel in 0..d_z.n_panels() {
-            let (width, count) = (d_z.width(panel), d_z.count(panel));
-            let rows = d_z.panel(panel);
+    fn weight_gradient(
+        &self,
+        layer: &Layer,
+        parts: &[Part],
+        d_z: &Panels,
+        blocks: &Blocks,
+        gradient: &mut [f32],
+    ) {
+        // Parts add up, and an action that nobody took has none.
+        gradient[layer.weights()].fill(0.0);
+        gradient[layer.bias()].fill(0.0);
+        for Part { rows, panel, lanes } in parts {
+            let width = d_z.width(*panel);
+            let d_z = &d_z.panel(*panel)[rows.start * width..rows.end * width];
             for block in 0..blocks.n_blocks() {
+                let columns = blocks.width(block);
                 self.kernels.run(Product {
-                    left: Left { floats: rows, stride: width, transposed: false },
-                    right: blocks.block(panel, block),
-                    width: blocks.width(block),
-                    depth: count,
-                    out: &mut gradient[layer.weights()][block * PANEL..],
+                    left: Left { floats: &d_z[lanes.start..], stride: width, transposed: false },
+                    right: &blocks.block(*panel, block)[lanes.start * columns..],
+                    width: columns,
+                    lanes: 0..columns,
+                    depth: lanes.len(),
+                    out: &mut gradient[layer.weights_of(rows)][block * PANEL..],
                     out_stride: layer.stride(),
-                    rows: layer.n_outputs,
-                    start: if panel == 0 { Start::Zero } else { Start::Out },
+                    rows: rows.len(),
+                    start: Start::Out,
                     finish: Finish::Keep,
                 });
             }
-            let out = &mut gradient[layer.bias()];
-            self.kernels.run(RowSums { rows, width, count, out, accumulate: panel > 0 });
+            let out = &mut gradient[layer.bias()][rows.clone()];
+            self.kernels.run(RowSums { rows: d_z, width, lanes: lanes.clone(), out, accumulate: true });
         }
     }
 
@@ -255,23 +327,31 @@ impl Network {
     fn input_gradient(
         &self,
         layer: &Layer,
+        parts: &[Part],
         parameters: &[f32],
         d_z: &Panels,
         active: &Panels,
         d_h: &mut Panels,
     ) {
-        for panel in 0..d_z.n_panels() {
-            let width = d_z.width(panel);
+        // Parts add up. A gate may be passed more than once.
+        d_h.fill(0.0);
+        for Part { rows, panel, lanes } in parts {
+            let width = d_z.width(*panel);
             self.kernels.run(Product {
-                left: Left { floats: &parameters[layer.weights()], stride: layer.stride(), transposed: true },
-                right: d_z.panel(panel),
+                left: Left {
+                    floats: &parameters[layer.weights_of(rows)],
+                    stride: layer.stride(),
+                    transposed: true,
+                },
+                right: &d_z.panel(*panel)[rows.start * width..],
                 width,
-                depth: layer.n_outputs,
-                out: d_h.panel_mut(panel),
+                lanes: lanes.clone(),
+                depth: rows.len(),
+                out: d_h.panel_mut(*panel),
                 out_stride: width,
                 rows: layer.n_inputs,
-                start: Start::Zero,
-                finish: Finish::Gate(active.panel(panel)),
+                start: Start::Out,
+                finish: Finish::Gate(active.panel(*panel)),
             });
         }
     }
@@ -291,7 +371,7 @@ impl Network {
             let (a, b) = (d.panel(panel), normalised.panel(panel));
             self.kernels.run(RowDots { a, b, width, count, out: &mut gradient[layer.gain()], accumulate });
             let out = &mut gradient[layer.shift()];
-            self.kernels.run(RowSums { rows: d.panel(panel), width, count, out, accumulate });
+            self.kernels.run(RowSums { rows: d.panel(panel), width, lanes: 0..count, out, accumulate });
             self.kernels.run(NormaliseGradient {
                 rows: d.panel_mut(panel),
                 width,

@@ -18,7 +18,7 @@ use crate::adam::Adam;
 use crate::aligned::{Aligned, padded};
 use crate::batch::{Batch, Transitions};
 use crate::bellman::Bellman;
-use crate::critic::{Critic, Init, Network, Workspace};
+use crate::critic::{Critic, Init, Needed, Network, Workspace};
 use crate::kernels::Kernels;
 use crate::panels::{Inputs, Panels};
 use crate::rule::TargetRule;
@@ -165,7 +165,8 @@ impl Ensemble {
     pub fn forward(&self, which: Which, critic: usize, inputs: &Inputs) -> Panels {
         let mut outputs = Panels::default();
         let parameters = self.critics[critic].parameters(which);
-        self.network.forward(parameters, &inputs.panels, &mut Workspace::default(), &mut outputs);
+        let work = &mut Workspace::default();
+        self.network.forward(parameters, &inputs.panels, Needed::All, work, &mut outputs);
         outputs
     }
 
@@ -246,7 +247,8 @@ impl Ensemble {
             }
             bellman.targets(&mut next, rule.is_double().then_some(&mut choosing), &mut targets);
             let mut loss = 0.0;
-            let learned = member.learn(&transitions.inputs, adam, zeta, |outputs, d_outputs| {
+            let taken = Needed::Taken(&transitions.spans);
+            let learned = member.step(&transitions.inputs, taken, adam, zeta, |outputs, d_outputs| {
                 bellman.gradient(outputs, &targets, d_outputs);
                 if with_loss {
                     loss = bellman.loss(outputs, &targets);
@@ -339,7 +341,8 @@ impl Member<'_> {
     }
 
     fn forward(&mut self, which: Which, inputs: &Panels, outputs: &mut Panels) {
-        self.network.forward(self.critic.parameters(which), inputs, &mut self.scratch.work, outputs);
+        let parameters = self.critic.parameters(which);
+        self.network.forward(parameters, inputs, Needed::All, &mut self.scratch.work, outputs);
     }
 
     /// One update: forward, `gradient(outputs, d_outputs)`, backward, Adam, soft update. The gradient of the loss goes into
@@ -351,13 +354,27 @@ impl Member<'_> {
         zeta: f64,
         gradient: impl FnOnce(&Panels, &mut Panels),
     ) -> Result<(), UpdateError> {
+        self.step(inputs, Needed::All, adam, zeta, |outputs, d_outputs| {
+            d_outputs.fill(0.0);
+            gradient(outputs, d_outputs);
+        })
+    }
+
+    /// The same where `gradient` gets, and gives, only what is needed.
+    fn step(
+        &mut self,
+        inputs: &Inputs,
+        needed: Needed,
+        adam: &Adam,
+        zeta: f64,
+        gradient: impl FnOnce(&Panels, &mut Panels),
+    ) -> Result<(), UpdateError> {
         let Scratch { work, outputs, output_gradient, .. } = &mut *self.scratch;
-        self.network.forward(&self.critic.online, &inputs.panels, work, outputs);
+        self.network.forward(&self.critic.online, &inputs.panels, needed, work, outputs);
         output_gradient.resize(inputs.n_samples(), self.network.shape.n_outputs());
-        output_gradient.fill(0.0);
         gradient(outputs, output_gradient);
-        let gradient = self.network.backward(&self.critic.online, inputs, output_gradient, work);
-        if self.critic.apply(self.network.kernels, gradient, adam, zeta) {
+        let gradient = self.network.backward(&self.critic.online, inputs, output_gradient, needed, work);
+        if self.critic.apply(self.network, gradient, adam, zeta) {
             Ok(())
         } else {
             Err(UpdateError::Diverged { critic: self.index, step: self.critic.steps })

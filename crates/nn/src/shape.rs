@@ -68,13 +68,17 @@ impl Shape {
     ///
     /// A multiplication and an addition count as two. For every critic and sample: the target's forward pass, the online
     /// forward pass and the gradient of the weights, each 2·out·in per layer; and the gradient of the layer's input,
-    /// 2·out·in for all but the first layer. Nothing else is counted.
+    /// 2·out·in for all but the first layer. The last three need only the outputs of the action taken. Nothing else is counted.
     pub fn train_flops(&self, batch: usize) -> f64 {
-        let widths = self.widths();
-        let products = widths.windows(2).map(|pair| (pair[0] * pair[1]) as f64);
-        let all: f64 = products.clone().sum();
-        let but_first: f64 = products.skip(1).sum();
-        2.0 * (3.0 * all + but_first) * (batch * self.n_critics) as f64
+        let products = |widths: &[usize]| -> Vec<f64> {
+            widths.windows(2).map(|pair| (pair[0] * pair[1]) as f64).collect()
+        };
+        let mut widths = self.widths();
+        let target: f64 = products(&widths).iter().sum();
+        *widths.last_mut().expect("there are outputs") /= self.n_actions;
+        let online = products(&widths);
+        let (all, but_first): (f64, f64) = (online.iter().sum(), online[1..].iter().sum());
+        2.0 * (target + 2.0 * all + but_first) * (batch * self.n_critics) as f64
     }
 
     /// D, the hidden widths, the outputs.
@@ -154,6 +158,11 @@ impl Layer {
         self.begin..self.begin + self.n_outputs * self.stride()
     }
 
+    /// Some rows of W.
+    pub fn weights_of(&self, rows: &Range<usize>) -> Range<usize> {
+        self.begin + rows.start * self.stride()..self.begin + rows.end * self.stride()
+    }
+
     pub fn bias(&self) -> Range<usize> {
         let begin = self.weights().end;
         begin..begin + self.n_outputs
@@ -223,9 +232,9 @@ mod tests {
 
     #[test]
     fn flops_match_hand_computation() {
-        // 28→64→64→102: products 1792 + 4096 + 6528 = 12416, without the first 10624.
-        // Per sample 2 (3·12416 + 10624) = 95744; 5 critics, 64 samples.
-        assert_eq!(shape(28, &[64, 64], 2).train_flops(64), 95744.0 * 320.0);
+        // 28→64→64→102: products 1792 + 4096 + 6528 = 12416. With one of two actions 9152, without the first 7360.
+        // Per sample 2 (12416 + 2·9152 + 7360) = 76160; 5 critics, 64 samples.
+        assert_eq!(shape(28, &[64, 64], 2).train_flops(64), 76160.0 * 320.0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use bqrl_math::{Buffer, Purpose, stream};
 
-use crate::{Adam, Batch, Ensemble, Init, Kernels, Shape, TargetRule, Which};
+use crate::{Adam, Batch, Choice, Ensemble, Head, Init, Kernels, Shape, TargetRule, Which};
 
 /// Critics and the minibatch to train them on.
 #[derive(Clone, Debug)]
@@ -21,19 +21,13 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The reference shapes: small, medium, large, and one with more inputs and actions.
-    pub const NAMES: [&str; 4] = ["s", "m", "l", "x"];
+    /// The reference shapes of Deep-BQRL: small, medium, large, and one with more inputs and actions. And target tracking on a
+    /// table (t) and on vectors (v).
+    pub const NAMES: [&str; 6] = ["s", "m", "l", "x", "t", "v"];
 
     /// Always the same critics and batch for a name. `None` for a name that is not among [`NAMES`](Self::NAMES).
     pub fn named(name: &str, kernels: Kernels) -> Option<Self> {
-        let (n_inputs, width, n_actions, n_quantiles, batch) = match name {
-            "s" => (28, 64, 2, 51, 64),
-            "m" => (28, 128, 2, 51, 64),
-            "l" => (28, 256, 2, 51, 256),
-            "x" => (128, 64, 4, 32, 64),
-            _ => return None,
-        };
-        let shape = Shape {
+        let paper = |n_inputs, width, n_actions, n_quantiles| Shape {
             n_inputs,
             hidden: vec![width; 2],
             layer_norm: false,
@@ -43,14 +37,45 @@ impl Workload {
             n_quantiles,
             n_critics: 5,
         };
-        let buffer = Buffer::new(0.1, 0.05).expect("a valid buffer");
+        let tracking = |n_inputs, hidden: &[usize], n_heads, n_twins| Shape {
+            n_inputs,
+            hidden: hidden.to_vec(),
+            layer_norm: true,
+            n_heads,
+            n_twins,
+            n_actions: 2,
+            n_quantiles: 64,
+            n_critics: 1,
+        };
+        let (shape, batch) = match name {
+            "s" => (paper(28, 64, 2, 51), 64),
+            "m" => (paper(28, 128, 2, 51), 64),
+            "l" => (paper(28, 256, 2, 51), 256),
+            "x" => (paper(128, 64, 4, 32), 64),
+            "t" => (tracking(30, &[64], 4, 1), 32),
+            "v" => (tracking(14, &[128, 128], 2, 2), 64),
+            _ => return None,
+        };
+        let Shape { n_inputs, n_actions, n_quantiles, n_heads, .. } = shape;
+        let rule = if shape.layer_norm {
+            // The envelope, the mean, and ramps.
+            let per_level = |ramp| Head { choice: Choice::PerLevel, ramp };
+            let mean = Head { choice: Choice::One(vec![1.0 / n_quantiles as f32; n_quantiles]), ramp: 0.0 };
+            let heads = [per_level(0.0), mean, per_level(0.3), per_level(1.0)];
+            let rule = TargetRule::heads_of(heads[..n_heads].to_vec(), n_quantiles, 0.02);
+            let rule = rule.expect("a valid rule").smooth();
+            if shape.n_twins > 1 { rule.double() } else { rule }
+        } else {
+            let buffer = Buffer::new(0.1, 0.05).expect("a valid buffer");
+            TargetRule::buffered(&buffer, n_quantiles, 0.0, 1.0).expect("a valid rule")
+        };
         let rng = &mut stream(7, Purpose::Test);
         let mut normals = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.normal() as f32).collect() };
         Some(Self {
             inputs: normals(batch * n_inputs),
             next_inputs: normals(batch * n_inputs),
             rewards: normals(batch),
-            rule: TargetRule::buffered(&buffer, n_quantiles, 0.0, 1.0).expect("a valid rule"),
+            rule,
             actions: (0..batch).map(|_| rng.below(n_actions)).collect(),
             done: (0..batch).map(|_| rng.below(10) == 0).collect(),
             critics: Ensemble::new(shape, Init::default(), rng).expect("a valid shape").with_kernels(kernels),
@@ -69,7 +94,8 @@ impl Workload {
         self.critics.act(Which::Online, black_box(&self.inputs[..self.critics.shape().n_inputs]))
     }
 
-    /// Floating-point operations of one step's matrix products, see [`Shape::train_flops`].
+    /// Floating-point operations of one step's matrix products, see [`Shape::train_flops`]. (With twins, the online critic's second
+    /// forward pass is not counted.)
     pub fn flops(&self) -> f64 {
         self.critics.shape().train_flops(self.actions.len())
     }

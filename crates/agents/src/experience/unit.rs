@@ -51,6 +51,11 @@ impl ReturnUnit {
         self.sigma
     }
 
+    /// The unit of collected rewards as inputs. Before the first σ they count as 0, because they have no scale yet.
+    pub fn of_inputs(&self) -> f64 {
+        if self.placeholder { f64::INFINITY } else { self.sigma }
+    }
+
     /// Whether an episode has ended.
     pub fn is_known(&self) -> bool {
         self.count > 0.0
@@ -113,10 +118,12 @@ mod tests {
     fn the_unit_is_the_root_mean_square_of_the_returns_to_go() {
         let mut unit = ReturnUnit::new(0.0);
         assert!(!unit.is_known());
+        assert_eq!(unit.of_inputs(), f64::INFINITY, "collected rewards have no scale yet");
         // Rewards 1, −3 in this order: returns-to-go −3 and −2, mean square 13/2.
         assert_eq!(unit.episode([-3.0, 1.0].into_iter()), None, "outputs had no unit before");
         let first = unit.sigma();
         assert!((first - 6.5_f64.sqrt()).abs() < 1e-12);
+        assert_eq!(unit.of_inputs(), first);
         assert_eq!((unit.range(), unit.best(1.0)), (3.0, 0.0));
         let factor = unit.episode([-9.0].into_iter()).unwrap();
         assert!((factor * unit.sigma() - first).abs() < 1e-12, "outputs keep their meaning");

@@ -19,8 +19,8 @@
 //! ramp      heads for the buffered quantile: max_π E clip((Z − y)/ℓ + 1, 0, 1), the same rule with y_i = r + ℓ η_i where d = 1
 //! ```
 //!
-//! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; a quarter of the episodes
-//! maximises the mean; half of the others is calm, without exploration, and measures success and costs.
+//! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; half of the episodes
+//! maximises the mean; of the others, half explores (on tables later few). The rest is calm, and measures success and costs.
 
 mod root;
 
@@ -81,9 +81,13 @@ const MEAN: usize = 1;
 const FIRST_RAMP: usize = 2;
 /// Start observations that the root is pooled over.
 const STARTS: usize = 64;
-/// Shares of the episodes: those that maximise the mean; and of the others, those that are calm.
-const FOR_THE_MEAN: f64 = 0.25;
-const CALM: f64 = 0.5;
+/// The share of the episodes that maximise the mean.
+const FOR_THE_MEAN: f64 = 0.5;
+/// The share of the others that explore. Where ε explores, it stays. Where optimism does, which is spent soon, this is the share of
+/// the first episodes; then it falls to the last one.
+const EXPLORE: f64 = 0.5;
+const FIRST_EPISODES: f64 = 200.0;
+const LAST_EXPLORE: f64 = 0.05;
 /// 1 − w of exploring episodes.
 const EXPLORING: f64 = 0.1;
 /// 1 − w of a ramp: it breaks ties only.
@@ -101,7 +105,7 @@ pub struct TargetTracking {
     rng: Rng,
     /// The trial of every lane's episode.
     open: Vec<Option<Trial>>,
-    /// What finished episodes showed.
+    /// Returns, successes and costs of the finished episodes.
     measured: Measured,
 }
 
@@ -140,7 +144,7 @@ impl TargetTracking {
         &outputs[place * k..(place + 1) * k]
     }
 
-    /// P(Z ≥ y) and E[Z]/σ of an action, the mean over the critics.
+    /// P(Z ≥ y) and the mean of Z/σ of an action, averaged over the critics.
     fn chance_and_mean(&self, outputs: &[f32], head: usize, action: usize, y: f64) -> (f64, f64) {
         let y = (y / self.critics.unit().sigma()) as f32;
         let inverse = (1.0 / (WIDTH * self.config.critics.kappa)) as f32;
@@ -270,7 +274,9 @@ impl Agent for TargetTracking {
     fn begin(&mut self, _: &Clock, lane: usize, start: &Observation) -> Memo {
         self.start(start);
         let (tau, kind) = (self.rng.uniform(), self.rng.uniform());
-        let (for_the_mean, calm) = (kind < FOR_THE_MEAN, kind < FOR_THE_MEAN + (1.0 - FOR_THE_MEAN) * CALM);
+        let later = (EXPLORE * FIRST_EPISODES / self.n_starts as f64).clamp(LAST_EXPLORE, EXPLORE);
+        let explore = if self.config.epsilon > 0.0 { EXPLORE } else { later };
+        let (for_the_mean, calm) = (kind < FOR_THE_MEAN, kind < 1.0 - (1.0 - FOR_THE_MEAN) * explore);
         let jitter = 0.2 * (self.rng.uniform() - 0.5);
         let root = self.root(&[ENVELOPE]).swap_remove(0);
         let mut target = self.for_quantile(&root, tau);

@@ -34,7 +34,7 @@ const NEAR_SHARE: f64 = 0.1;
 /// The least share of the mean, the steps in which it is chosen, and the part of the slack that it may spend.
 const LEAST_SHARE: f64 = 0.2;
 const SHARE_STEP: f64 = 0.05;
-const SPENDABLE: f64 = 0.8;
+const SPENDABLE: f64 = 0.5;
 
 /// A law by its quantiles at equally spaced levels, sorted.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ struct Record {
     success: bool,
 }
 
-/// What finished episodes showed.
+/// Returns, successes and costs of the finished episodes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Measured {
     /// Different returns and whether they were seen again, smallest first.
@@ -318,8 +318,8 @@ mod tests {
         }
         let shares = [0.11, 0.15, 0.19, 0.5].map(|tau| measured.share(0.9, tau));
         assert!(shares.windows(2).all(|pair| pair[0] <= pair[1]), "{shares:?}");
-        // .8 · .05 = .04 pays for (1−w)² = .4.
-        assert!((shares[1] - 0.63).abs() < 0.1 && shares[3] > 0.99, "{shares:?}");
+        // .5 · .05 = .025 pays for (1−w)² = .25.
+        assert!((shares[1] - 0.5).abs() < 0.1 && shares[3] > 0.99, "{shares:?}");
     }
 
     #[test]

@@ -97,4 +97,9 @@ impl Algo {
     pub fn preset(&self) -> &'static str {
         self.preset
     }
+
+    /// The text of the preset without its section for vectors, which is the last one: a whole configuration.
+    pub fn preset_for_tables(&self) -> &'static str {
+        self.preset.split_once("\n[vector]").map_or(self.preset, |(tables, _)| tables)
+    }
 }

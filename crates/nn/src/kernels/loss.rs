@@ -9,9 +9,11 @@
 //!           = −1/(B K²) Σ_i (η_j − ½) + c/2            smoothed
 //! ```
 //!
-//! All K×K pairs without a branch: six operations each, three of them multiply-adds, because some processors have
-//! separate pipes for those and for minimum and maximum. Prefix sums over the sorted targets would need only K log K, but
+//! All K×K pairs without a branch: six operations each (smoothed: four), three of them multiply-adds, because some processors
+//! have separate pipes for those and for minimum and maximum. Prefix sums over the sorted targets would need only K log K, but
 //! are slower up to K = 200 (measured).
+
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
@@ -20,16 +22,18 @@ use super::{vectors, vectors_mut};
 /// Levels worked on at a time, so that their sums are independent and one load of y serves all.
 const LEVELS: usize = 4;
 
-/// Operands of both kernels.
-#[derive(Clone, Copy)]
+/// Operands of both kernels: one action, in the lanes that took it.
+#[derive(Clone)]
 pub(crate) struct Pairs<'a> {
-    /// Raw z: K rows of `width` lanes for each action.
+    /// Raw z of the action, and y: K rows of `width` lanes.
     pub outputs: &'a [f32],
-    /// y: K rows of `width` lanes.
     pub targets: &'a [f32],
     pub width: usize,
-    /// The action taken, per lane, as a float.
-    pub actions: &'a [f32],
+    /// The lanes to compute, rounded to whole vectors.
+    pub lanes: Range<usize>,
+    /// The action taken, per lane, and the one that is meant here.
+    pub taken: &'a [f32],
+    pub action: f32,
     /// The levels η_1..η_K.
     pub eta: &'a [f32],
     pub kappa: f32,
@@ -38,22 +42,12 @@ pub(crate) struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// z_j of the action taken in each lane.
-    #[inline(always)]
-    fn taken<S: Simd>(self, simd: S, j: usize, column: usize) -> S::f32s {
-        let (k, columns) = (self.eta.len(), self.width / S::F32_LANES);
-        let action = vectors::<S>(self.actions)[column];
-        let outputs = vectors::<S>(self.outputs);
-        let mut z = outputs[j * columns + column];
-        for (a, rows) in outputs.chunks_exact(k * columns).enumerate().skip(1) {
-            let taken = simd.equal_f32s(action, simd.splat_f32s(a as f32));
-            z = simd.select_f32s(taken, rows[j * columns + column], z);
-        }
-        z
+    fn columns<S: Simd>(&self) -> Range<usize> {
+        self.lanes.start / S::F32_LANES..self.lanes.end.div_ceil(S::F32_LANES)
     }
 }
 
-/// Writes ∂𝒥/∂z for all A·K outputs: zero but for the action taken.
+/// Writes ∂𝒥/∂z of the action: zero in lanes of the same vectors that took another one.
 pub(crate) struct Gradient<'a> {
     pub pairs: Pairs<'a>,
     pub batch: usize,
@@ -66,7 +60,7 @@ impl WithSimd for Gradient<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let k = self.pairs.eta.len();
-        for column in 0..self.pairs.width / S::F32_LANES {
+        for column in self.pairs.columns::<S>() {
             let mut j = 0;
             while j + LEVELS <= k {
                 self.levels::<S, LEVELS>(simd, j, column);
@@ -83,41 +77,50 @@ impl WithSimd for Gradient<'_> {
 impl Gradient<'_> {
     #[inline(always)]
     fn levels<S: Simd, const N: usize>(&mut self, simd: S, j: usize, column: usize) {
-        let Pairs { eta, kappa, width, smooth, .. } = self.pairs;
+        let Pairs { outputs, targets, eta, kappa, width, smooth, .. } = self.pairs;
         let (k, columns) = (eta.len(), width / S::F32_LANES);
         let (zero, one, minus_one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0), simd.splat_f32s(-1.0));
         let inverse = simd.splat_f32s(1.0 / kappa);
-        // −z/κ, 1−η and 2η−1.
-        let (mut minus_z, mut rest, mut tilt) = ([zero; N], [zero; N], [zero; N]);
+        // −z/κ.
+        let (z, mut minus_z) = (vectors::<S>(outputs), [zero; N]);
         for n in 0..N {
-            let z = self.pairs.taken(simd, j + n, column);
+            let z = z[(j + n) * columns + column];
             minus_z[n] = simd.mul_f32s(simd.mul_f32s(minus_one, z), inverse);
-            rest[n] = simd.splat_f32s(if smooth { 0.5 } else { 1.0 - eta[j + n] });
-            tilt[n] = simd.splat_f32s(if smooth { 0.0 } else { 2.0 * eta[j + n] - 1.0 });
         }
-        // K (η − ½), or nothing.
         let mut sums = [zero; N];
-        for n in 0..N {
-            sums[n] = simd.splat_f32s(if smooth { k as f32 * (eta[j + n] - 0.5) } else { 0.0 });
-        }
-        for targets in vectors::<S>(self.pairs.targets).chunks_exact(columns) {
-            let y = targets[column];
+        let targets = vectors::<S>(targets).chunks_exact(columns).map(|targets| targets[column]);
+        if smooth {
+            for y in targets {
+                for n in 0..N {
+                    let below_one = simd.min_f32s(simd.mul_add_e_f32s(y, inverse, minus_z[n]), one);
+                    sums[n] = simd.add_f32s(sums[n], simd.max_f32s(below_one, minus_one));
+                }
+            }
             for n in 0..N {
-                let below_one = simd.min_f32s(simd.mul_add_e_f32s(y, inverse, minus_z[n]), one);
-                sums[n] = simd.mul_add_e_f32s(rest[n], simd.max_f32s(below_one, minus_one), sums[n]);
-                sums[n] = simd.mul_add_e_f32s(tilt[n], simd.max_f32s(below_one, zero), sums[n]);
+                let constant = simd.splat_f32s(k as f32 * (eta[j + n] - 0.5));
+                sums[n] = simd.mul_add_e_f32s(simd.splat_f32s(0.5), sums[n], constant);
+            }
+        } else {
+            let (mut rest, mut tilt) = ([zero; N], [zero; N]);
+            for n in 0..N {
+                rest[n] = simd.splat_f32s(1.0 - eta[j + n]);
+                tilt[n] = simd.splat_f32s(2.0 * eta[j + n] - 1.0);
+            }
+            for y in targets {
+                for n in 0..N {
+                    let below_one = simd.min_f32s(simd.mul_add_e_f32s(y, inverse, minus_z[n]), one);
+                    sums[n] = simd.mul_add_e_f32s(rest[n], simd.max_f32s(below_one, minus_one), sums[n]);
+                    sums[n] = simd.mul_add_e_f32s(tilt[n], simd.max_f32s(below_one, zero), sums[n]);
+                }
             }
         }
         // 𝒥, Eq. (4): mean over the batch and the K×K pairs. κ is divided out already.
         let scale = simd.splat_f32s((-1.0 / (self.batch * k * k) as f64) as f32);
-        let action = vectors::<S>(self.pairs.actions)[column];
+        let taken =
+            simd.equal_f32s(vectors::<S>(self.pairs.taken)[column], simd.splat_f32s(self.pairs.action));
         let out = vectors_mut::<S>(self.out);
         for n in 0..N {
-            let g = simd.mul_f32s(scale, sums[n]);
-            for (a, rows) in out.chunks_exact_mut(k * columns).enumerate() {
-                let taken = simd.equal_f32s(action, simd.splat_f32s(a as f32));
-                rows[(j + n) * columns + column] = simd.select_f32s(taken, g, zero);
-            }
+            out[(j + n) * columns + column] = simd.select_f32s(taken, simd.mul_f32s(scale, sums[n]), zero);
         }
     }
 }
@@ -133,15 +136,17 @@ impl WithSimd for Loss<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Pairs { eta, kappa, width, targets, smooth, .. } = self.pairs;
+        let range = self.pairs.columns::<S>();
+        let Pairs { outputs, eta, kappa, width, targets, smooth, .. } = self.pairs;
         let columns = width / S::F32_LANES;
         let zero = simd.splat_f32s(0.0);
         let (upper, lower) = (simd.splat_f32s(kappa), simd.splat_f32s(-kappa));
         let minus_half = simd.splat_f32s(-0.5);
-        for (column, sum) in vectors_mut::<S>(self.sums).iter_mut().enumerate() {
+        for column in range {
+            let sum = &mut vectors_mut::<S>(self.sums)[column];
             *sum = zero;
             for (j, &eta) in eta.iter().enumerate() {
-                let z = self.pairs.taken(simd, j, column);
+                let z = vectors::<S>(outputs)[j * columns + column];
                 let (mut above, mut below, mut plain) = (zero, zero, zero);
                 for targets in vectors::<S>(targets).chunks_exact(columns) {
                     let delta = simd.sub_f32s(targets[column], z);

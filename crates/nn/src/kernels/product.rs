@@ -11,6 +11,8 @@
 //! A tile of R rows × V vectors of C stays in registers while k runs; each step loads V vectors of B and broadcasts R
 //! scalars of A. So only B and C need contiguous lanes, and A may be a matrix or its transpose at no cost.
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
 use super::{vectors, vectors_mut};
@@ -20,6 +22,8 @@ pub(crate) struct Product<'a> {
     pub left: Left<'a>,
     pub right: &'a [f32],
     pub width: usize,
+    /// The lanes to compute, rounded to whole vectors.
+    pub lanes: Range<usize>,
     /// Number of rows of B that are summed over.
     pub depth: usize,
     pub out: &'a mut [f32],
@@ -42,7 +46,6 @@ pub(crate) struct Left<'a> {
 /// The initial value of the sum.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'a> {
-    Zero,
     /// One number per row.
     Bias(&'a [f32]),
     /// The present contents of C.
@@ -63,37 +66,38 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (rows, columns) = (self.rows, self.width / S::F32_LANES);
+        let columns = self.lanes.start / S::F32_LANES..self.lanes.end.div_ceil(S::F32_LANES);
         // 6·V accumulators, V vectors of B and a broadcast fit the registers: 32 for AVX-512 and NEON, 16 for AVX2. More
         // rows would need more pointers into A than there are address registers, and run at half the speed.
-        match (S::F32_LANES, columns) {
-            (16, 1) => self.tiles::<S, 6, 1>(simd, rows, columns),
-            (16, 3) => self.tiles::<S, 6, 3>(simd, rows, columns),
-            (4, _) | (16, 4) => self.tiles::<S, 6, 4>(simd, rows, columns),
-            _ => self.tiles::<S, 6, 2>(simd, rows, columns),
-        }
+        let column = match S::F32_LANES {
+            8 => columns.start,
+            _ => self.tiles::<S, 4>(simd, columns.start, columns.end),
+        };
+        let column = self.tiles::<S, 2>(simd, column, columns.end);
+        self.tiles::<S, 1>(simd, column, columns.end);
     }
 }
 
 impl Product<'_> {
+    /// As many columns of V vectors as fit before `end`. Returns where they end.
     #[inline(always)]
-    fn tiles<S: Simd, const R: usize, const V: usize>(&mut self, simd: S, rows: usize, columns: usize) {
-        let mut column = 0;
-        while column < columns {
+    fn tiles<S: Simd, const V: usize>(&mut self, simd: S, mut column: usize, end: usize) -> usize {
+        while column + V <= end {
             let mut row = 0;
-            while row + R <= rows {
-                self.tile::<S, R, V>(simd, row, column);
-                row += R;
+            while row + 6 <= self.rows {
+                self.tile::<S, 6, V>(simd, row, column);
+                row += 6;
             }
-            while row + 2 <= rows {
+            while row + 2 <= self.rows {
                 self.tile::<S, 2, V>(simd, row, column);
                 row += 2;
             }
-            if row < rows {
+            if row < self.rows {
                 self.tile::<S, 1, V>(simd, row, column);
             }
             column += V;
         }
+        column
     }
 
     #[inline(always)]
@@ -101,7 +105,6 @@ impl Product<'_> {
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
         let first = row * self.out_stride + column * S::F32_LANES;
         match self.start {
-            Start::Zero => {}
             Start::Bias(bias) => {
                 for (sums, &bias) in sums.iter_mut().zip(&bias[row..row + R]) {
                     *sums = [simd.splat_f32s(bias); V];
@@ -165,11 +168,11 @@ impl Product<'_> {
     }
 }
 
-/// `out[r] (+)= Σ_s rows[r][s]` over the first `count` of `width` lanes: the gradient of a bias.
+/// `out[r] (+)= Σ_s rows[r][s]` over some of `width` lanes: the gradient of a bias.
 pub(crate) struct RowSums<'a> {
     pub rows: &'a [f32],
     pub width: usize,
-    pub count: usize,
+    pub lanes: Range<usize>,
     pub out: &'a mut [f32],
     pub accumulate: bool,
 }
@@ -180,7 +183,7 @@ impl WithSimd for RowSums<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         for (row, out) in self.rows.chunks_exact(self.width).zip(self.out) {
-            let (whole, rest) = S::as_simd_f32s(&row[..self.count]);
+            let (whole, rest) = S::as_simd_f32s(&row[self.lanes.clone()]);
             let mut sums = simd.splat_f32s(0.0);
             for &vector in whole {
                 sums = simd.add_f32s(sums, vector);

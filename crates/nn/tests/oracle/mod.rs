@@ -306,6 +306,7 @@ impl Critic {
         self.steps += 1;
         let t = self.steps as f64;
         let gradient = flat(&gradient);
+        let is_weight: Vec<bool> = flat(&weights_alone(&self.online)).iter().map(|&one| one == 1.0).collect();
         let [mut online, mut target, mut first, mut second] =
             [&self.online, &self.target, &self.first, &self.second].map(flat);
         for (i, g) in gradient.into_iter().enumerate() {
@@ -313,7 +314,9 @@ impl Critic {
             second[i] = adam.beta_2 * second[i] + (1.0 - adam.beta_2) * g * g;
             let m_hat = first[i] / (1.0 - adam.beta_1.powf(t));
             let v_hat = second[i] / (1.0 - adam.beta_2.powf(t));
-            online[i] -= adam.learning_rate * adam.weight_decay * online[i];
+            if is_weight[i] {
+                online[i] -= adam.learning_rate * adam.weight_decay * online[i];
+            }
             online[i] -= adam.learning_rate * m_hat / (v_hat.sqrt() + adam.epsilon);
             target[i] = (1.0 - zeta) * target[i] + zeta * online[i];
         }
@@ -326,6 +329,13 @@ impl Critic {
             unflatten(net, &values);
         }
     }
+}
+
+/// 1 in the place of every weight, 0 elsewhere.
+fn weights_alone(net: &Net) -> Net {
+    let mut ones = zeros_like(net);
+    ones.iter_mut().flat_map(|layer| &mut layer.weight).flatten().for_each(|weight| *weight = 1.0);
+    ones
 }
 
 fn zeros_like(net: &Net) -> Net {
