@@ -267,7 +267,7 @@ fn tabulate(
     let kernel = Kernel::new(states.len(), n_actions, rows).map_err(value_error)?;
     let model = Model::new(vec![kernel], horizon, discount, start.to_vec()).map_err(value_error)?;
     let actions = (0..n_actions).map(|a| a.to_string()).collect();
-    Ok(model::Problem { name, model, states, actions, ordered: false })
+    Ok(model::Problem { name, model, states, actions, ordered: false, data: model::Data::default() })
 }
 
 /// A table being played.

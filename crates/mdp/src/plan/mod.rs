@@ -32,6 +32,7 @@
 
 pub mod buffered;
 pub mod conditional;
+pub mod confident;
 pub mod export;
 pub mod mean;
 mod policy;
