@@ -43,28 +43,31 @@ pub enum RecordError {
 
 /// A column that a file may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     /// Its name in messages.
     pub name: &'static str,
     /// Other names, in small letters, without spaces, `_` and `-`.
     pub synonyms: &'static [&'static str],
+    /// Whether every file must have it.
     pub required: bool,
     /// A column that makes this one unnecessary.
     pub unless: Option<&'static str>,
 }
 
 impl Column {
+    /// A column that every file must have.
     pub const fn required(name: &'static str, synonyms: &'static [&'static str]) -> Self {
         Self { name, synonyms, required: true, unless: None }
     }
 
+    /// A column that a file may have.
     pub const fn optional(name: &'static str, synonyms: &'static [&'static str]) -> Self {
         Self { name, synonyms, required: false, unless: None }
     }
 }
 
 /// Reads rows one after the other.
-pub(crate) struct Records<R> {
+pub struct Records<R> {
     reader: Reader<Metered<io::Chain<io::Cursor<Vec<u8>>, io::Chain<R, &'static [u8]>>>>,
     record: ByteRecord,
     /// For each known column its place in the header, and the name that the header gives it.
@@ -248,9 +251,12 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 
 /// One field, with its place.
 #[derive(Clone, Copy)]
-pub(crate) struct Field<'a> {
+pub struct Field<'a> {
+    /// Its line.
     pub line: u64,
+    /// The name of its column.
     pub column: &'static str,
+    /// Its text, without padding and quotes.
     pub text: &'a [u8],
     decimal_comma: bool,
 }
@@ -260,10 +266,12 @@ impl<'a> Field<'a> {
         std::str::from_utf8(self.text).ok()?.parse().ok()
     }
 
+    /// The error that names this field.
     pub fn refuse(&self, want: &'static str) -> RecordError {
         RecordError::Value { line: self.line, column: self.column, want, value: shown(self.text) }
     }
 
+    /// A non-negative integer.
     pub fn id(&self) -> Result<u64, RecordError> {
         // Beyond 2^53 a floating-point id may not be exact.
         let whole = |x: &f64| x.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(x);
@@ -281,10 +289,12 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// A finite number.
     pub fn number(&self) -> Result<f64, RecordError> {
         self.real().filter(|x| x.is_finite()).ok_or_else(|| self.refuse("a finite number"))
     }
 
+    /// A number from 0 to `most`, which is 1 with some tolerance.
     pub fn probability(&self, most: f64) -> Result<f64, RecordError> {
         let allowed = |x: &f64| (0.0..=most).contains(x);
         self.real().filter(allowed).ok_or_else(|| self.refuse("a probability from 0 to 1"))
