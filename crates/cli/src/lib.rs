@@ -14,6 +14,7 @@ mod plan;
 mod policies;
 mod problem;
 mod progress;
+mod promises;
 mod report;
 mod reproduce;
 mod slurm;
