@@ -9,7 +9,7 @@ use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::confident::ConfidentPlan;
-use bqrl_mdp::plan::export::write_policies;
+use bqrl_mdp::plan::export::{write_compact, write_policies};
 use bqrl_mdp::plan::{PlannedPolicy, Planner};
 use bqrl_mdp::returns::TooManyReturns;
 use bqrl_mdp::trajectory::AugmentedInput;
@@ -17,10 +17,11 @@ use bqrl_report::figure::Figure;
 use bqrl_report::law_plot::{self, LawPanel, LawPlot};
 use bqrl_report::policy_map::{self, Panel, PolicyMap};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::interrupt::Writes;
-use crate::problem::{self, ProblemFlags};
+use crate::problem::{self, ProblemFlags, key_value};
 use crate::progress::{MOST_THREADS, pool};
 use crate::terminal::say;
 use crate::text::{self, number, often, table};
@@ -62,6 +63,12 @@ pub struct PlanArgs {
     /// Write the policies as CSV: tau, stage, state, collected, action
     #[arg(long, value_name = "FILE.csv")]
     policy: Option<PathBuf>,
+    /// Write the policies of --policy with ranges of the collected reward, and only where they can come
+    #[arg(long, requires = "policy")]
+    compact: bool,
+    /// Plan again for each value of a parameter, `horizon` or one of --env, and compare
+    #[arg(long, value_name = "KEY=V,V,…", value_parser = key_value, conflicts_with_all = ["policy", "plot", "plot_law", "confidence"])]
+    vary: Option<(String, String)>,
     /// Draw the policies: periods × states, a panel per level
     #[arg(long, value_name = "FILE.svg|png")]
     plot: Option<PathBuf>,
@@ -86,8 +93,69 @@ pub fn run(args: &PlanArgs) -> Result<String, Failure> {
         check_figure_path(path)?;
     }
     check_outputs(args)?;
+    if let Some((key, values)) = &args.vary {
+        return pool(args.threads)?.install(|| vary(args, key, values, &levels));
+    }
     let problem = problem::load(&args.flags.config(&args.problem)?)?;
     pool(args.threads)?.install(|| plan(args, &problem, &levels))
+}
+
+/// One value of a varied parameter.
+#[derive(Serialize)]
+struct Varied {
+    value: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// Plans for every value of a parameter: what a percentile gains, and what it costs in the mean.
+fn vary(
+    args: &PlanArgs,
+    key: &str,
+    values: &str,
+    levels: &[(f64, Option<Buffer>)],
+) -> Result<String, Failure> {
+    let mut plans = Vec::new();
+    for value in values.split(',').map(str::trim) {
+        let mut config = args.flags.config(&args.problem)?;
+        if key == "horizon" {
+            let horizon = value.parse().map_err(|_| {
+                Failure::usage(format!("--vary horizon: want whole numbers, got {value:?}"))
+            })?;
+            config.horizon = Some(horizon);
+        } else {
+            config.parameters.insert(key.to_owned(), value.to_owned());
+        }
+        let problem = problem::load(&config)?;
+        let grid = args.grid.map(|grid| grid as usize);
+        let (refine, passes) = (args.refine, args.passes);
+        let request = Request { levels: levels.to_vec(), grid, refine, passes, confidence: None };
+        let answer = solve(&problem, &request, &|_, _, _| {}, &|_| {})
+            .map_err(|error| Failure::usage(format!("{key} = {value}: {error}")))?;
+        plans.push(Varied { value: value.to_owned(), report: answer.report(&problem) });
+    }
+    if args.json {
+        let json = serde_json::json!({ "problem": args.problem, "vary": key, "plans": plans });
+        return Ok(json.to_string() + "\n");
+    }
+    let headings =
+        [key, "τ", "best Q_τ", "Q_τ of the largest mean", "gained", "mean given up", "in words"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for Varied { value, report } in &plans {
+        for level in &report.taus {
+            let best = level.best_quantile.or(level.best_quantile_lower).unwrap_or(f64::NAN);
+            rows.push(vec![
+                value.clone(),
+                number(level.tau),
+                number(best),
+                number(level.risk_neutral_quantile),
+                number(best - level.risk_neutral_quantile),
+                number((report.max_mean - level.policy_mean).max(0.0)),
+                format!("{} at least {}", often(level.tau), number(best)),
+            ]);
+        }
+    }
+    Ok(format!("{}, {key} varied\n\n{}", args.problem, table(&rows)))
 }
 
 /// τ with its buffer, checked.
@@ -404,7 +472,8 @@ fn write_files(
         };
         let policies: Vec<_> = levels.iter().zip(solved).map(|(&(tau, _), s)| (tau, returned(s))).collect();
         let policies: Vec<_> = policies.iter().map(|(tau, policy)| (*tau, &**policy)).collect();
-        writes.write_with(path, |out| write_policies(planner, problem, &policies, out))?;
+        let write = if args.compact { write_compact } else { write_policies };
+        writes.write_with(path, |out| write(planner, problem, &policies, out))?;
     }
     if let Some(path) = &args.plot {
         write(path, draw_policies(problem, planner, levels, solved))?;

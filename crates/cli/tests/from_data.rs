@@ -190,3 +190,31 @@ fn rounded_probabilities_are_scaled_if_asked_and_said_aloud() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("note: the probabilities of 1 (state, action) pairs were scaled"), "{}", said.stderr);
 }
+
+#[test]
+fn a_compact_policy_is_shorter_and_worth_the_same() {
+    let desk = Desk::new();
+    let plan = desk.json(&["plan", "gamble-chain", "--tau", "0.1", "--policy", "full.csv"]);
+    desk.json(&["plan", "gamble-chain", "--tau", "0.1", "--policy", "short.csv", "--compact"]);
+    let lines = |file: &str| desk.read(file).lines().count();
+    assert!(2 * lines("short.csv") < lines("full.csv"), "{}", desk.read("short.csv"));
+    for file in ["full.csv", "short.csv"] {
+        let value = desk.json(&["eval", "gamble-chain", "--policy", file, "--tau", "0.1"]);
+        let (want, got) = (&levels(&plan)[0], &levels(&value)[0]);
+        assert_eq!(number(got, "quantile"), number(want, "best_quantile"));
+        assert!((number(got, "mean") - number(want, "policy_mean")).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn a_parameter_is_varied_in_one_table() {
+    let desk = Desk::new();
+    let report = desk.json(&["plan", "gamble-chain", "--vary", "horizon=5,10", "--tau", "0.1"]);
+    let plans = report["plans"].as_array().unwrap();
+    let best: Vec<f64> = plans.iter().map(|plan| number(&levels(plan)[0], "best_quantile")).collect();
+    assert_eq!(best, [5.0, 10.0]);
+    let said = desk.ok(&["plan", "gamble-chain", "--vary", "win=3,4", "--tau", "0.1"]);
+    assert!(said.contains("mean given up"), "{said}");
+    let refused = desk.run(&["plan", "gamble-chain", "--vary", "horizon=five"]);
+    assert_eq!(refused.code, Some(2));
+}

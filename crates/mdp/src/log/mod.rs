@@ -38,7 +38,7 @@ const NONE: u32 = u32::MAX;
 
 const KNOWN: &[Column] = &[
     Column::required("episode", &["episodeid", "idepisode", "ep", "trajectory", "run", "trial", "case"]),
-    Column::optional("stage", &["step", "t", "time", "timestep", "period", "h"]),
+    Column::optional("stage", &["step", "t", "time", "timestep", "period", "day", "week", "month", "h"]),
     Column::required(
         "state",
         &["idstate", "idstatefrom", "statefrom", "fromstate", "from", "observation", "obs", "s", "currentstate"],

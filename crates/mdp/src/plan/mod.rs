@@ -175,6 +175,18 @@ impl<'a> Planner<'a> {
         reachable(&self.compiled, &self.ladders.collected)
     }
 
+    /// For each stage and state, the rewards that can have been collected there under this policy, rising.
+    pub fn visited_collected(&self, policy: &dyn Policy) -> Vec<Vec<Vec<f64>>> {
+        let collected = &self.ladders.collected;
+        let mut visited = vec![vec![Vec::new(); self.compiled.n_states]; self.compiled.horizon];
+        forward(&self.compiled, collected, policy, |stage, state, mass| {
+            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            visited[stage][state] = values;
+        });
+        visited
+    }
+
     /// For each stage and state, the most likely collected reward of the policy there; for states that it does not visit at
     /// that stage, the most likely collected reward at that stage. `None` if no decision can be due.
     pub fn typical_collected(&self, policy: &dyn Policy) -> Vec<Vec<Option<f64>>> {
