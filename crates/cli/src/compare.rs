@@ -49,6 +49,8 @@ pub struct CompareArgs {
 struct Report {
     problem: String,
     exact: bool,
+    /// Whether the probabilities are estimates from counts.
+    estimated: bool,
     policies: Vec<Row>,
 }
 
@@ -105,7 +107,8 @@ pub fn run(args: &CompareArgs) -> Result<String, Failure> {
         rows.push(row("percentile", Some(tau), evaluation.mean, &evaluation.law));
     }
     let exact = yours.exact && answer.planner.is_exact();
-    let report = Report { problem: problem.name.clone(), exact, policies: rows };
+    let estimated = problem.data.counts.is_some();
+    let report = Report { problem: problem.name.clone(), exact, estimated, policies: rows };
     if let Some(path) = &args.plot {
         let bytes = draw(&report, &args.policy).encode(path).map_err(Failure::runtime)?;
         Writes::begin()?.write(path, &bytes)?;
@@ -117,7 +120,11 @@ pub fn run(args: &CompareArgs) -> Result<String, Failure> {
 }
 
 fn human(args: &CompareArgs, report: &Report) -> String {
-    let how = if report.exact { "exact values" } else { "lower bounds, rewards rounded down" };
+    let how = match (report.estimated, report.exact) {
+        (true, _) => "estimates from counts, no promises (`bqrl plan --confidence` makes one)",
+        (false, true) => "exact values",
+        (false, false) => "lower bounds, rewards rounded down",
+    };
     let mut out = format!("{}, {how}; \"your rule\" is {}\n\n", report.problem, args.policy);
     let mut rows = vec![vec!["policy".to_owned(), "mean".to_owned()]];
     rows[0].extend(args.tau.iter().map(|&tau| format!("Q_τ, τ = {} ({})", number(tau), often(tau))));

@@ -32,7 +32,7 @@ struct Cell {
 fn logs(episodes: usize, quick: bool) -> u64 {
     let full = match episodes {
         0..=1_500 => 1_000,
-        1_501..=5_000 => 200,
+        1_501..=5_000 => 100,
         _ => 20,
     };
     if quick { full / 20 } else { full }
