@@ -109,7 +109,12 @@ fn human(problem: &Problem, tau: f64, target: f64, x: &AugmentedInput, choices: 
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
     for choice in choices {
         let mark = if choice.chosen { "→" } else { "" };
-        rows.push(vec![mark.to_owned(), name(choice).clone(), number(choice.chance), number(choice.expected)]);
+        rows.push(vec![
+            mark.to_owned(),
+            name(choice).clone(),
+            number(choice.chance),
+            number(choice.expected),
+        ]);
     }
     out + &table(&rows)
 }
@@ -125,7 +130,10 @@ fn point(text: &str, problem: &Problem) -> Result<AugmentedInput, Failure> {
         return Err(Failure::usage(format!("--at: stages are 0 to {}, got {stage}", horizon - 1)));
     }
     let unknown = || {
-        Failure::usage(format!("--at: the problem has no state {state:?}; it has {}", listed(&problem.states)))
+        Failure::usage(format!(
+            "--at: the problem has no state {state:?}; it has {}",
+            listed(&problem.states)
+        ))
     };
     let state = place(&problem.states, state).ok_or_else(unknown)?;
     let collected: f64 = collected.parse().map_err(|_| wrong())?;

@@ -154,9 +154,8 @@ fn human(args: &FitArgs, fitted: &Fitted) -> String {
         let _ = writeln!(out, "bins of {} begin at {}", column(cut), points.join(", "));
     }
     let tried = |s: usize, a: usize| (0..counts.n_kernels()).map(|k| counts.tried(k, s, a)).sum::<u64>();
-    let left: Vec<usize> = (0..problem.states.len())
-        .filter(|&s| (0..problem.actions.len()).any(|a| tried(s, a) > 0))
-        .collect();
+    let left: Vec<usize> =
+        (0..problem.states.len()).filter(|&s| (0..problem.actions.len()).any(|a| tried(s, a) > 0)).collect();
     if left.len() <= MOST_STATES && problem.actions.len() <= MOST_ACTIONS {
         out += "\nHow often each action was tried\n";
         let mut rows = vec![vec!["state".to_owned()]];
@@ -177,11 +176,8 @@ fn human(args: &FitArgs, fitted: &Fitted) -> String {
     }
     match &args.out {
         Some(path) => {
-            let _ = writeln!(
-                out,
-                "\nThe table is in {0}. Next: bqrl plan {0} --confidence 0.95",
-                path.display()
-            );
+            let _ =
+                writeln!(out, "\nThe table is in {0}. Next: bqrl plan {0} --confidence 0.95", path.display());
         }
         None => out += "\nNothing was written: --out MODEL.csv writes the table.\n",
     }

@@ -119,9 +119,9 @@ fn vary(
     for value in values.split(',').map(str::trim) {
         let mut config = args.flags.config(&args.problem)?;
         if key == "horizon" {
-            let horizon = value.parse().map_err(|_| {
-                Failure::usage(format!("--vary horizon: want whole numbers, got {value:?}"))
-            })?;
+            let horizon = value
+                .parse()
+                .map_err(|_| Failure::usage(format!("--vary horizon: want whole numbers, got {value:?}")))?;
             config.horizon = Some(horizon);
         } else {
             config.parameters.insert(key.to_owned(), value.to_owned());
@@ -138,8 +138,7 @@ fn vary(
         let json = serde_json::json!({ "problem": args.problem, "vary": key, "plans": plans });
         return Ok(json.to_string() + "\n");
     }
-    let headings =
-        [key, "τ", "best Q_τ", "Q_τ of the largest mean", "gained", "mean given up", "in words"];
+    let headings = [key, "τ", "best Q_τ", "Q_τ of the largest mean", "gained", "mean given up", "in words"];
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
     for Varied { value, report } in &plans {
         for level in &report.taus {
@@ -349,7 +348,12 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
             (value, ..) => optional(value),
         };
         let least = level.best_quantile.or(level.best_quantile_lower).map_or("–".to_owned(), number);
-        let _ = writeln!(words, "  {} you can have at least {least} (τ = {})", often(level.tau), number(level.tau));
+        let _ = writeln!(
+            words,
+            "  {} you can have at least {least} (τ = {})",
+            often(level.tau),
+            number(level.tau)
+        );
         rows.push(vec![
             number(level.tau),
             best,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bqrl_lab::batch::{PrepareError, Prepared, load as load_task};
 use bqrl_lab::config::{Config, ConfigError, ProblemConfig, StartState};
-use bqrl_mdp::csv::CsvError;
 use bqrl_lab::task::Task;
+use bqrl_mdp::csv::CsvError;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems::ProblemError;
 
@@ -34,7 +34,11 @@ pub struct ProblemFlags {
 
 /// An id or a name.
 fn start_state(text: &str) -> Result<StartState, String> {
-    if text.trim().is_empty() { Err("want the id or the name of a state".to_owned()) } else { Ok(text.into()) }
+    if text.trim().is_empty() {
+        Err("want the id or the name of a state".to_owned())
+    } else {
+        Ok(text.into())
+    }
 }
 
 /// Splits `key=value`.

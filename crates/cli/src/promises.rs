@@ -7,8 +7,8 @@ use bqrl_lab::coverage::{CASES, CONFIDENCE, Case, SIZES, TAU, Trial, optimum, pr
 use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Over};
 use bqrl_report::figure::Figure;
 use bqrl_report::statistics::CurvePoint;
-use bqrl_runs::{atomic, regular};
 use bqrl_runs::shared_dir::SharedDir;
+use bqrl_runs::{atomic, regular};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,8 @@ fn logs(episodes: usize, quick: bool) -> u64 {
 pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     let default = if args.quick { "runs/promises-quick" } else { "runs/promises" };
     let root = args.out.clone().unwrap_or_else(|| default.into());
-    std::fs::create_dir_all(&root).map_err(|error| Failure::runtime(format!("{}: {error}", root.display())))?;
+    std::fs::create_dir_all(&root)
+        .map_err(|error| Failure::runtime(format!("{}: {error}", root.display())))?;
     let _shared = SharedDir::open(&root, &["figures"]).map_err(Failure::runtime)?;
     let sizes = if args.quick { &SIZES[..4] } else { &SIZES[..] };
     let mut cells = Vec::new();

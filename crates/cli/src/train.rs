@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bqrl_lab::batch::{Prepared, Ready, run_all};
-use bqrl_lab::config::{ALGOS, Algo, Config, Layers, read_settings, StartState};
+use bqrl_lab::config::{ALGOS, Algo, Config, Layers, StartState, read_settings};
 use bqrl_lab::run::RunError;
 use bqrl_runs::run_dir::{RunDir, unique_name};
 use bqrl_runs::schema::{Summary, SummaryLevel};

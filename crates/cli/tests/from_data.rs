@@ -35,12 +35,21 @@ fn fit(desk: &Desk, log: &str) -> Value {
 fn a_log_from_a_spreadsheet_becomes_a_model_with_counts() {
     let desk = Desk::new();
     let report = fit(&desk, LOG);
-    let want = [("states", 2), ("actions", 2), ("episodes", 2), ("transitions", 4), ("unseen_pairs", 1), ("horizon", 2)];
+    let want = [
+        ("states", 2),
+        ("actions", 2),
+        ("episodes", 2),
+        ("transitions", 4),
+        ("unseen_pairs", 1),
+        ("horizon", 2),
+    ];
     for (key, value) in want {
         assert_eq!(report[key], value, "{key} in {report}");
     }
     let model = desk.read("model.csv");
-    assert!(model.starts_with("state,action,next_state,probability,reward,count,check,end,starts,starts_check,horizon\n"));
+    assert!(model.starts_with(
+        "state,action,next_state,probability,reward,count,check,end,starts,starts_check,horizon\n"
+    ));
     assert!(model.contains("low,order,high,1,-4.5,2,1,0,2,1,2\n"), "{model}");
     // Names, start and horizon go on to the plan.
     let plan = desk.json(&["plan", "model.csv", "--policy", "policy.csv", "--tau", "0.5"]);
@@ -61,15 +70,25 @@ fn mistakes_in_a_log_are_one_line_and_nothing_is_written() {
         ("", "the file is empty"),
         (header, "there are no rows after the header"),
         ("state,action\n1,2\n", "missing column episode, reward"),
-        (&format!("{header}1,0,a,x,0,b,0\n1,2,b,x,0,a,1\n"), "line 3: episode 1 goes from stage 0 to stage 2"),
-        (&format!("{header}1,0,a,x,0,b,0\n1,1,c,x,0,a,1\n"), "line 3: episode 1 is in state c, but line 2 led to state b"),
+        (
+            &format!("{header}1,0,a,x,0,b,0\n1,2,b,x,0,a,1\n"),
+            "line 3: episode 1 goes from stage 0 to stage 2",
+        ),
+        (
+            &format!("{header}1,0,a,x,0,b,0\n1,1,c,x,0,a,1\n"),
+            "line 3: episode 1 is in state c, but line 2 led to state b",
+        ),
         (&format!("{header}1,0,a,,0,b,0\n"), "line 2, column action"),
     ];
     for (log, message) in cases {
         desk.write("log.csv", log);
         let said = desk.run(&["fit", "log.csv", "--out", "model.csv"]);
         assert_eq!(said.code, Some(2), "{log:?}");
-        assert!(said.stderr.starts_with("error: reading log.csv: ") && said.stderr.contains(message), "{}", said.stderr);
+        assert!(
+            said.stderr.starts_with("error: reading log.csv: ") && said.stderr.contains(message),
+            "{}",
+            said.stderr
+        );
         assert_eq!(desk.names(), ["log.csv"]);
     }
     let said = desk.run(&["fit", "log.csv", "--bins", "action=3"]);
@@ -85,7 +104,8 @@ fn a_plan_with_a_confidence_promises_less_than_the_estimate_and_more_with_more_d
     let promise = |episodes: usize| {
         let desk = Desk::new();
         fit(&desk, &gambles(episodes));
-        let plan = desk.json(&["plan", "model.csv", "--confidence", "0.95", "--tau", "0.1", "--policy", "p.csv"]);
+        let plan =
+            desk.json(&["plan", "model.csv", "--confidence", "0.95", "--tau", "0.1", "--policy", "p.csv"]);
         assert!(desk.read("p.csv").starts_with("tau,stage,state,collected,action\n"));
         let level = &levels(&plan)[0];
         assert!(number(level, "certified_quantile") <= number(level, "estimated_quantile"));
@@ -122,7 +142,16 @@ fn a_rule_is_evaluated_and_compared() {
     // P(R < 19/24) = (19/25)^9 = 0.0846 < 0.1.
     assert!((number(&levels(&value)[0], "quantile") - 19.0 / 24.0).abs() < 1e-12);
     desk.write("rule.csv", "stage,state,action\n,,continue\n9,,stop\n,24,stop\n");
-    let report = desk.json(&["compare", "asset-selling", "--policy", "rule.csv", "--tau", "0.1,0.5", "--plot", "laws.svg"]);
+    let report = desk.json(&[
+        "compare",
+        "asset-selling",
+        "--policy",
+        "rule.csv",
+        "--tau",
+        "0.1,0.5",
+        "--plot",
+        "laws.svg",
+    ]);
     let policies = report["policies"].as_array().unwrap();
     let names: Vec<&str> = policies.iter().map(|p| p["policy"].as_str().unwrap()).collect();
     assert_eq!(names, ["yours", "risk-neutral", "percentile", "percentile"]);
@@ -143,7 +172,10 @@ fn mistakes_in_policies_are_one_line() {
         assert_eq!(said.code, Some(2), "{arguments:?}");
         assert!(said.stderr.contains(message), "{}", said.stderr);
     };
-    refused(&["eval", "asset-selling", "--policy", "p.csv"], "line 2: the problem has no action \"hold\"; it has stop, continue");
+    refused(
+        &["eval", "asset-selling", "--policy", "p.csv"],
+        "line 2: the problem has no action \"hold\"; it has stop, continue",
+    );
     refused(&["eval", "asset-selling", "--policy", "none.csv"], "reading none.csv");
     refused(&["eval", "asset-selling", "--policy", "sell"], "the rule \"sell\" is not understood");
     desk.write("p.csv", "state,action\n5,continue\n");
@@ -181,14 +213,21 @@ fn actions_are_explained_where_a_plan_can_come_and_nowhere_else() {
 #[test]
 fn rounded_probabilities_are_scaled_if_asked_and_said_aloud() {
     let desk = Desk::new();
-    desk.write("mdp.csv", "State;Action;NextState;Probability;Reward\nlow;go;low;0,333;1\nlow;go;high;0,668;2\n");
+    desk.write(
+        "mdp.csv",
+        "State;Action;NextState;Probability;Reward\nlow;go;low;0,333;1\nlow;go;high;0,668;2\n",
+    );
     let arguments = ["plan", "mdp.csv", "--horizon", "2", "--start", "low"];
     let said = desk.run(&arguments);
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("hint: --normalise"), "{}", said.stderr);
     let said = desk.run(&[&arguments[..], &["--normalise"]].concat());
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert!(said.stderr.contains("note: the probabilities of 1 (state, action) pairs were scaled"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("note: the probabilities of 1 (state, action) pairs were scaled"),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]

@@ -66,7 +66,8 @@ impl Trial {
 
 /// The problem of a case.
 pub fn problem(case: &Case) -> Problem {
-    let parameters: Vec<_> = case.2.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let parameters: Vec<_> =
+        case.2.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     problems::build(case.1, &parameters).expect("the parameters are within their ranges")
 }
 
@@ -95,7 +96,11 @@ pub fn simulated_log(problem: &Problem, episodes: usize, seed: u64) -> String {
             let next = index(&step.observation);
             let end = u8::from(step.end == End::Terminated);
             let (from, to) = (&problem.states[state], &problem.states[next]);
-            let _ = writeln!(log, "{episode},{stage},{from},{},{},{to},{end}", problem.actions[action], step.reward);
+            let _ = writeln!(
+                log,
+                "{episode},{stage},{from},{},{},{to},{end}",
+                problem.actions[action], step.reward
+            );
             if step.end.is_over() {
                 break;
             }

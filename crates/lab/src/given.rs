@@ -111,12 +111,8 @@ impl<'a> GivenPolicy<'a> {
             let given = |column: usize| Some(field(column)).filter(|field| !field.text.is_empty());
             let find = |column: usize, names: &[String], what: &'static str| {
                 let name = field(column).label()?;
-                let unknown = || GivenError::Unknown {
-                    line,
-                    what,
-                    name: name.to_string(),
-                    known: listed(names),
-                };
+                let unknown =
+                    || GivenError::Unknown { line, what, name: name.to_string(), known: listed(names) };
                 place(names, &name).ok_or_else(unknown)
             };
             let stage = given(0).map(|field| field.id()).transpose()?;
@@ -281,7 +277,8 @@ fn trailing_number(name: &str) -> Option<f64> {
 
 fn parse(text: &str, problem: &Problem) -> Result<Rule, String> {
     if let Some(level) = text.strip_prefix("up to ").or_else(|| text.strip_prefix("order up to ")) {
-        let level = level.trim().parse().map_err(|_| format!("want a number after \"up to\", got {level:?}"))?;
+        let level =
+            level.trim().parse().map_err(|_| format!("want a number after \"up to\", got {level:?}"))?;
         if problem.actions.iter().all(|action| trailing_number(action).is_none()) {
             return Err("no action of the problem has a number".to_owned());
         }
@@ -352,12 +349,10 @@ mod tests {
         let text = "stage,state,collected,action\n,,,continue\n9,,,stop\n,20,0,stop\n,20,,continue\n";
         let policy = GivenPolicy::read(text.as_bytes(), &asset, None).unwrap();
         let at = |stage, state, collected| policy.wanted(&AugmentedInput { stage, state, collected });
-        assert_eq!([at(0, 3, 0.0), at(9, 3, 0.0), at(0, 20, 0.0), at(0, 20, 1.0)], [
-            Some(1),
-            Some(0),
-            Some(0),
-            Some(1)
-        ]);
+        assert_eq!(
+            [at(0, 3, 0.0), at(9, 3, 0.0), at(0, 20, 0.0), at(0, 20, 1.0)],
+            [Some(1), Some(0), Some(0), Some(1)]
+        );
     }
 
     #[test]

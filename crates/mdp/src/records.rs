@@ -81,21 +81,14 @@ pub struct Records<R> {
 
 impl<R: Read> Records<R> {
     /// Reads the header. `what` is the kind of file, for messages.
-    pub fn new(
-        mut reader: R,
-        columns: &'static [Column],
-        what: &'static str,
-    ) -> Result<Self, RecordError> {
+    pub fn new(mut reader: R, columns: &'static [Column], what: &'static str) -> Result<Self, RecordError> {
         let start = first_lines(&mut reader)?;
         let separator = separator(&start);
         // With a line end after the last record too, a record that was just read ends on the line before the reader's.
         let rest = reader.chain(&b"\n"[..]);
         let metered = Metered { inner: io::Cursor::new(start).chain(rest), since_record: 0 };
-        let reader = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .delimiter(separator)
-            .from_reader(metered);
+        let reader =
+            ReaderBuilder::new().has_headers(false).flexible(true).delimiter(separator).from_reader(metered);
         let mut records = Self {
             reader,
             record: ByteRecord::new(),
@@ -447,9 +440,10 @@ mod tests {
             let field = Field { line: 1, column: "state", text: text.as_bytes(), decimal_comma };
             field.label().unwrap().into_owned()
         };
-        assert_eq!(["3", "3.0", "03", "-3.0", "low", "2.5"].map(|text| label(text, false)), [
-            "3", "3", "3", "-3", "low", "2.5"
-        ]);
+        assert_eq!(
+            ["3", "3.0", "03", "-3.0", "low", "2.5"].map(|text| label(text, false)),
+            ["3", "3", "3", "-3", "low", "2.5"]
+        );
         assert_eq!(label("3,0", true), "3");
         assert_eq!(label("3,0", false), "3,0");
     }

@@ -185,27 +185,23 @@ pub fn read_with(reader: impl Read, name: &str, given: &Given) -> Result<Problem
     }
     let in_names = |error| match error {
         // The sum of nothing is -0.0 in Rust; adding 0.0 prints it as 0.
-        ModelError::Sum { state, action, sum } => CsvError::Sum {
-            state: states[state].clone(),
-            action: actions[action].clone(),
-            sum: sum + 0.0,
-        },
+        ModelError::Sum { state, action, sum } => {
+            CsvError::Sum { state: states[state].clone(), action: actions[action].clone(), sum: sum + 0.0 }
+        }
         ModelError::StartTerminal { state } => CsvError::TerminalStart { start: states[state].clone() },
         other => CsvError::Model(other),
     };
     let kernel = |stage: usize| {
         let rows = table.rows.iter().filter(|row| row.stage as usize == stage);
         let outcomes = rows.map(|row| {
-            let outcome =
-                Outcome { probability: row.probability, next: row.to as usize, reward: row.reward };
+            let outcome = Outcome { probability: row.probability, next: row.to as usize, reward: row.reward };
             (row.from as usize, row.action as usize, outcome)
         });
         Kernel::new(states.len(), actions.len(), outcomes)
     };
     let kernels: Result<Vec<_>, _> = (0..table.stages).map(kernel).collect();
-    let model = kernels
-        .and_then(|kernels| Model::new(kernels, horizon, given.discount, start))
-        .map_err(in_names)?;
+    let model =
+        kernels.and_then(|kernels| Model::new(kernels, horizon, given.discount, start)).map_err(in_names)?;
     let counts = table.counted.then(|| {
         let rows = table.rows.iter().map(|row| Counted {
             stage: row.stage,
@@ -533,7 +529,9 @@ impl Table {
         let scaled: Vec<f64> = sums.into_iter().filter(|&sum| off(sum)).collect();
         let farthest = scaled.iter().copied().max_by(|a, b| (a - 1.0).abs().total_cmp(&(b - 1.0).abs()))?;
         let n = scaled.len();
-        Some(format!("the probabilities of {n} (state, action) pairs were scaled to sum to 1; the farthest sum was {farthest:.6}"))
+        Some(format!(
+            "the probabilities of {n} (state, action) pairs were scaled to sum to 1; the farthest sum was {farthest:.6}"
+        ))
     }
 }
 

@@ -38,14 +38,9 @@ fn tidy() -> Problem {
 
 #[test]
 fn a_file_becomes_a_table() {
-    let problem = read(
-        with_header("7,2,9,0.25,1.5\n7,2,7,0.75,0\n7,5,100,1,-2\n").as_bytes(),
-        "some.csv",
-        4,
-        7,
-        0.5,
-    )
-    .unwrap();
+    let problem =
+        read(with_header("7,2,9,0.25,1.5\n7,2,7,0.75,0\n7,5,100,1,-2\n").as_bytes(), "some.csv", 4, 7, 0.5)
+            .unwrap();
     let model = &problem.model;
     assert_eq!((model.horizon(), model.discount(), model.start()), (4, 0.5, &[(0, 1.0)][..]));
     assert_eq!(problem.name, "some.csv");
@@ -87,10 +82,7 @@ fn a_byte_order_mark_does_not_count() {
 
 #[test]
 fn lines_may_end_in_crlf_and_the_last_one_in_nothing() {
-    assert_eq!(
-        parse(with_header("0,0,1,0.9,2\r\n0,0,0,0.1,-1").replace("reward\n", "reward\r\n")),
-        tidy()
-    );
+    assert_eq!(parse(with_header("0,0,1,0.9,2\r\n0,0,0,0.1,-1").replace("reward\n", "reward\r\n")), tidy());
 }
 
 #[test]
@@ -160,17 +152,11 @@ fn a_column_that_appears_twice_is_refused() {
 #[test]
 fn a_wrong_value_is_named_with_its_line_and_column() {
     let refused = |row: &str| message(with_header(&format!("\n0,0,0,1,0\n\n{row}\n")));
-    assert_eq!(
-        refused("-1,0,0,1,0"),
-        "line 5, column idstatefrom: want a non-negative integer, got \"-1\""
-    );
+    assert_eq!(refused("-1,0,0,1,0"), "line 5, column idstatefrom: want a non-negative integer, got \"-1\"");
     let crlf = message(with_header("0,0,0,1,0\n\nx,0,0,1,0").replace('\n', "\r\n"));
     assert_eq!(crlf, "line 4, column idstatefrom: want a non-negative integer, got \"x\"");
     assert_eq!(refused("1,x,0,1,0"), "line 5, column idaction: want a non-negative integer, got \"x\"");
-    assert_eq!(
-        refused("1,0,0.5,1,0"),
-        "line 5, column idstateto: want a non-negative integer, got \"0.5\""
-    );
+    assert_eq!(refused("1,0,0.5,1,0"), "line 5, column idstateto: want a non-negative integer, got \"0.5\"");
     assert_eq!(
         refused("1,0,0,-0.5,0"),
         "line 5, column probability: want a probability from 0 to 1, got \"-0.5\""
@@ -409,7 +395,9 @@ fn rounded_probabilities_are_scaled_only_if_asked_and_within_reason() {
     let problem = read_with(text.as_bytes(), "test", &given).unwrap();
     assert_eq!(
         problem.data.notes,
-        ["the probabilities of 1 (state, action) pairs were scaled to sum to 1; the farthest sum was 1.001000"]
+        [
+            "the probabilities of 1 (state, action) pairs were scaled to sum to 1; the farthest sum was 1.001000"
+        ]
     );
     let missing = with_header("0,0,0,0.5,0\n");
     assert!(matches!(read_with(missing.as_bytes(), "test", &given), Err(CsvError::Sum { .. })));

@@ -376,7 +376,10 @@ fn notes_on_counts(problem: &Problem, lines: &mut [Line]) -> Vec<String> {
         ));
     }
     if counts.starts().len() > 1 {
-        notes.push(format!("episodes start in {} states; a plan starts in each as often as the log", counts.starts().len()));
+        notes.push(format!(
+            "episodes start in {} states; a plan starts in each as often as the log",
+            counts.starts().len()
+        ));
     }
     notes
 }
@@ -403,7 +406,8 @@ fn bin_rewards(rows: &mut [Transition], bins: usize) -> Vec<f64> {
 
 fn bin_states(log: &mut Log, bins: usize) -> Result<Vec<f64>, LogError> {
     let value = |number: u32| log.states.name(number).replace(',', ".").parse::<f64>().ok();
-    let values: Vec<Option<f64>> = (0..log.states.len() as u32).map(|n| value(n).filter(|x| x.is_finite())).collect();
+    let values: Vec<Option<f64>> =
+        (0..log.states.len() as u32).map(|n| value(n).filter(|x| x.is_finite())).collect();
     let mut all = Vec::with_capacity(log.rows.len());
     for row in &log.rows {
         for state in [row.state, row.next].into_iter().filter(|&state| state != NONE) {

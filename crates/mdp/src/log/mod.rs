@@ -41,7 +41,17 @@ const KNOWN: &[Column] = &[
     Column::optional("stage", &["step", "t", "time", "timestep", "period", "day", "week", "month", "h"]),
     Column::required(
         "state",
-        &["idstate", "idstatefrom", "statefrom", "fromstate", "from", "observation", "obs", "s", "currentstate"],
+        &[
+            "idstate",
+            "idstatefrom",
+            "statefrom",
+            "fromstate",
+            "from",
+            "observation",
+            "obs",
+            "s",
+            "currentstate",
+        ],
     ),
     Column::required("action", &["idaction", "decision", "a"]),
     Column::required("reward", &["rewards", "payoff", "r"]),
@@ -65,7 +75,9 @@ const END: usize = 6;
 pub enum LogError {
     #[error("{0}")]
     Records(#[from] RecordError),
-    #[error("line {line}: episode {episode} goes from stage {from} to stage {to}, stage {missing} is missing")]
+    #[error(
+        "line {line}: episode {episode} goes from stage {from} to stage {to}, stage {missing} is missing"
+    )]
     Gap { line: u32, episode: String, from: u32, to: u32, missing: u32 },
     #[error("line {line}: episode {episode} begins at stage {stage}, the first stage of the log is {first}")]
     Begins { line: u32, episode: String, stage: u32, first: u32 },
@@ -75,7 +87,9 @@ pub enum LogError {
     AfterEnd { line: u32, end: u32, episode: String },
     #[error("line {line}: episode {episode} is in state {state}, but line {before} led to state {next}")]
     Broken { line: u32, before: u32, episode: String, state: String, next: String },
-    #[error("line {line}: stage {stage} is beyond the horizon {horizon}; the first stage of the log is {first}")]
+    #[error(
+        "line {line}: stage {stage} is beyond the horizon {horizon}; the first stage of the log is {first}"
+    )]
     Horizon { line: u32, stage: u32, first: u32, horizon: usize },
     #[error("the horizon must be at least 1, got 0")]
     NoHorizon,
@@ -125,13 +139,15 @@ impl Log {
                 return Err(RecordError::TooManyRows { most: MAX_ROWS }.into());
             }
             let field = |column: usize| records.field(line, column);
-            let number = |names: &mut Names, field: Field| Ok::<_, RecordError>(names.number(&field.label()?));
+            let number =
+                |names: &mut Names, field: Field| Ok::<_, RecordError>(names.number(&field.label()?));
             let episode = number(&mut episodes, field(EPISODE))?;
             if episode as usize == lengths.len() {
                 lengths.push(0);
             }
             let stage = match has_stage {
-                true => u32::try_from(field(STAGE).id()?).map_err(|_| field(STAGE).refuse("a stage below 2^32"))?,
+                true => u32::try_from(field(STAGE).id()?)
+                    .map_err(|_| field(STAGE).refuse("a stage below 2^32"))?,
                 false => lengths[episode as usize],
             };
             lengths[episode as usize] += 1;

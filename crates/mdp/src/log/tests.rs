@@ -34,7 +34,8 @@ fn seen(problem: &Problem, state: &str, action: &str) -> Vec<(String, f64, u64, 
 }
 
 /// Two episodes of two stages with names.
-const TWO: &str = "1,0,low,order,-4,high,0\n1,1,high,wait,3,low,1\n2,0,low,order,-4,low,0\n2,1,low,wait,0,low,1\n";
+const TWO: &str =
+    "1,0,low,order,-4,high,0\n1,1,high,wait,3,low,1\n2,0,low,order,-4,low,0\n2,1,low,wait,0,low,1\n";
 
 #[test]
 fn a_log_becomes_a_table_with_counts() {
@@ -45,11 +46,14 @@ fn a_log_becomes_a_table_with_counts() {
     assert_eq!(problem.actions, ["order", "wait"]);
     assert_eq!((problem.model.horizon(), problem.model.start()), (2, &[(1, 1.0)][..]));
     // Episode 2 is kept apart to check a plan.
-    assert_eq!(seen(problem, "low", "order"), [
-        ("high".into(), -4.0, 1, 0, false),
-        ("low".into(), -4.0, 1, 1, false)
-    ]);
-    assert!(note(&fitted, "never tried").contains("1 (state, action) pairs were never tried: order in state high"));
+    assert_eq!(
+        seen(problem, "low", "order"),
+        [("high".into(), -4.0, 1, 0, false), ("low".into(), -4.0, 1, 1, false)]
+    );
+    assert!(
+        note(&fitted, "never tried")
+            .contains("1 (state, action) pairs were never tried: order in state high")
+    );
     assert_eq!(note(&fitted, "horizon"), "the horizon is 2, the length of the longest episode");
 }
 
@@ -128,7 +132,10 @@ fn a_next_state_that_never_occurs_is_named_and_is_no_known_end() {
 fn an_end_in_a_state_that_others_leave_gets_a_state_of_its_own() {
     let fitted = fitted(&with_header("1,0,0,0,0,1,0\n1,1,1,0,0,0,1\n2,0,0,0,9,1,1\n"));
     assert_eq!(fitted.problem.states, ["0", "1", "2"]);
-    assert_eq!(seen(&fitted.problem, "0", "0"), [("1".into(), 0.0, 1, 0, false), ("2".into(), 9.0, 1, 1, true)]);
+    assert_eq!(
+        seen(&fitted.problem, "0", "0"),
+        [("1".into(), 0.0, 1, 0, false), ("2".into(), 9.0, 1, 1, true)]
+    );
     note(&fitted, "the ends lead to the state 2");
 }
 
@@ -136,7 +143,9 @@ fn an_end_in_a_state_that_others_leave_gets_a_state_of_its_own() {
 fn two_rewards_for_one_transition_are_two_outcomes_and_are_named() {
     let fitted = fitted(&with_header("1,0,a,x,2,b,1\n2,0,a,x,3,b,1\n"));
     assert_eq!(seen(&fitted.problem, "a", "x").len(), 2);
-    assert!(note(&fitted, "different rewards").contains("state a, action x to b pays 2 (line 2) and 3 (line 3)"));
+    assert!(
+        note(&fitted, "different rewards").contains("state a, action x to b pays 2 (line 2) and 3 (line 3)")
+    );
 }
 
 #[test]

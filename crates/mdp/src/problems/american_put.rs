@@ -108,7 +108,14 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let model = Kernel::new(states.len(), actions.len(), rows)
         .and_then(|kernel| Model::new(vec![kernel], horizon, (-rate * dt).exp(), vec![(most, 1.0)]))
         .expect("parameters within their ranges make a Markov decision process");
-    Ok(Problem { name: INFO.name.to_owned(), model, states, actions, ordered: INFO.ordered, data: Data::default() })
+    Ok(Problem {
+        name: INFO.name.to_owned(),
+        model,
+        states,
+        actions,
+        ordered: INFO.ordered,
+        data: Data::default(),
+    })
 }
 
 #[cfg(test)]

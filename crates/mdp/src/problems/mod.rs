@@ -225,7 +225,14 @@ fn tabulate(
     let kernel = Kernel::new(states.len(), actions.len(), rows);
     let model = kernel.and_then(|kernel| Model::new(vec![kernel], horizon, 1.0, vec![(start, 1.0)]));
     let model = model.expect("parameters within their ranges make a Markov decision process");
-    Problem { name: info.name.to_owned(), model, states, actions, ordered: info.ordered, data: Data::default() }
+    Problem {
+        name: info.name.to_owned(),
+        model,
+        states,
+        actions,
+        ordered: info.ordered,
+        data: Data::default(),
+    }
 }
 
 /// Names for states or actions that are numbered 0..n.

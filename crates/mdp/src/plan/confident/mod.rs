@@ -83,7 +83,12 @@ pub struct ConfidentPlan {
 
 impl ConfidentPlan {
     /// Plans for all targets at once. `None` if no state was left in the half of the log that plans.
-    pub fn new(problem: &Problem, counts: &Counts, confidence: f64, construction: Construction) -> Option<Self> {
+    pub fn new(
+        problem: &Problem,
+        counts: &Counts,
+        confidence: f64,
+        construction: Construction,
+    ) -> Option<Self> {
         let model = &problem.model;
         let rewards = row::rewards(counts);
         let (low, high) = rewards.iter().fold((0.0f64, 0.0f64), |(low, high), &r| (low.min(r), high.max(r)));

@@ -72,7 +72,10 @@ mod tests {
             let mean = draws.iter().sum::<f64>() / n;
             let variance = draws.iter().map(|x| (x - shape).powi(2)).sum::<f64>() / n;
             assert!((mean - shape).abs() < 5.0 * (shape / n).sqrt(), "{shape} {mean}");
-            assert!((variance - shape).abs() < 5.0 * ((2.0 * shape * shape + 6.0 * shape) / n).sqrt(), "{variance}");
+            assert!(
+                (variance - shape).abs() < 5.0 * ((2.0 * shape * shape + 6.0 * shape) / n).sqrt(),
+                "{variance}"
+            );
         }
     }
 }

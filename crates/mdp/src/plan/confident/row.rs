@@ -185,8 +185,10 @@ impl Table {
 /// The actions that were tried in the half that plans, with all outcomes of that half. An outcome that only the other half has is
 /// unknown to the plan: it counts there, at cost 1.
 fn tried(counts: &Counts, construction: Construction) -> Vec<Vec<Vec<Tried>>> {
-    let after = |kernel: usize| if counts.n_kernels() == 1 { 0 } else { (kernel + 1).min(counts.n_kernels() - 1) };
-    let planned = |seen: &Seen| if construction == Construction::L1 { seen.count } else { seen.count - seen.check };
+    let after =
+        |kernel: usize| if counts.n_kernels() == 1 { 0 } else { (kernel + 1).min(counts.n_kernels() - 1) };
+    let planned =
+        |seen: &Seen| if construction == Construction::L1 { seen.count } else { seen.count - seen.check };
     let of_pair = |kernel: usize, state: usize, action: usize| {
         let seen = counts.seen(kernel, state, action);
         let outcomes: Vec<Outcome> = seen
@@ -206,7 +208,8 @@ fn tried(counts: &Counts, construction: Construction) -> Vec<Vec<Vec<Tried>>> {
     };
     (0..counts.n_kernels())
         .map(|kernel| {
-            let of_state = |state| (0..counts.n_actions()).filter_map(|action| of_pair(kernel, state, action)).collect();
+            let of_state =
+                |state| (0..counts.n_actions()).filter_map(|action| of_pair(kernel, state, action)).collect();
             (0..counts.n_states()).map(of_state).collect()
         })
         .collect()
@@ -228,7 +231,9 @@ fn usual(counts: &Counts) -> Vec<Vec<u32>> {
         let actions = (0..counts.n_actions()).rev();
         actions.max_by_key(|&action| counts.tried(kernel, state, action)).unwrap_or(0) as u32
     };
-    (0..counts.n_kernels()).map(|kernel| (0..counts.n_states()).map(|state| most(kernel, state)).collect()).collect()
+    (0..counts.n_kernels())
+        .map(|kernel| (0..counts.n_states()).map(|state| most(kernel, state)).collect())
+        .collect()
 }
 
 impl Pass<'_> {
@@ -265,7 +270,8 @@ impl Pass<'_> {
                 let ends = outcomes.filter(|outcome| outcome.plan > 0).map(|outcome| {
                     let shift = self.shift(stage, outcome.reward);
                     let rest: Option<(i64, i64)> = range[stage + 1][outcome.next as usize];
-                    let (low, high) = rest.filter(|_| outcome.arrival == Arrival::Continues).unwrap_or((0, 0));
+                    let (low, high) =
+                        rest.filter(|_| outcome.arrival == Arrival::Continues).unwrap_or((0, 0));
                     (shift + low, shift + high)
                 });
                 range[stage][state] = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
