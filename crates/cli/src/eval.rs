@@ -195,7 +195,7 @@ fn given(args: &EvalArgs, policy: &str) -> Result<String, Failure> {
         quantile: valued.evaluation.law.quantile(buffer.tau()),
         buffered_quantile: valued.evaluation.law.buffered_quantile(buffer),
         mean: valued.evaluation.mean,
-        interval: valued.interval(&problem, policy, one_level, buffer.tau()),
+        interval: policies::interval(&problem, policy, one_level, buffer.tau()),
     };
     let taus: Vec<Level> = levels.iter().map(level).collect();
     if args.json {

@@ -52,10 +52,8 @@ pub fn value(problem: &Problem, policy: &str, tau: Option<f64>) -> Result<Valued
     }
 }
 
-impl Valued {
-    /// If the table was counted, where Q_τ lies in most resampled tables.
-    pub fn interval(&self, problem: &Problem, policy: &str, one: Option<f64>, tau: f64) -> Option<[f64; 2]> {
-        let given = read(problem, policy, one).ok()?;
-        bootstrap(problem, &given, tau)
-    }
+/// If the table was counted, where the policy's Q_τ lies in most resampled tables.
+pub fn interval(problem: &Problem, policy: &str, one: Option<f64>, tau: f64) -> Option<[f64; 2]> {
+    let given = read(problem, policy, one).ok()?;
+    bootstrap(problem, &given, tau)
 }

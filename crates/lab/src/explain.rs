@@ -39,8 +39,8 @@ pub fn explain(
     target: f64,
     x: &AugmentedInput,
 ) -> Result<Vec<Choice>, ExplainError> {
-    let rest: Vec<_> = (x.stage..model.horizon()).map(|stage| model.kernel(stage).clone()).collect();
-    // One kernel would stand for all stages, which is the same for the last one.
+    let kernels = model.kernels();
+    let rest = if model.is_stationary() { kernels.to_vec() } else { kernels[x.stage..].to_vec() };
     let rest = Model::new(rest, model.horizon() - x.stage, model.discount(), vec![(x.state, 1.0)])?;
     let discount = model.discount_at(x.stage);
     let mut chosen = Vec::new();

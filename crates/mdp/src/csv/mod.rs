@@ -45,6 +45,9 @@ pub const ROUNDING: f64 = 0.05;
 /// The most rows that a file may have.
 const MAX_ROWS: usize = u32::MAX as usize;
 
+/// The largest count of a row.
+const MAX_COUNT: u64 = 1 << 31;
+
 /// The most pairs (s, a) that a table may have; ids that hardly repeat would otherwise square the file's size.
 const MAX_PAIRS: usize = 1 << 27;
 
@@ -369,6 +372,7 @@ struct Row {
 }
 
 /// The rows of a file, states and actions numbered as they appear.
+#[allow(clippy::struct_excessive_bools)] // Which columns the header has.
 struct Table {
     rows: Vec<Row>,
     states: Names,
@@ -404,17 +408,25 @@ fn read_rows(reader: impl Read) -> Result<Table, CsvError> {
             return Err(RecordError::TooManyRows { most: MAX_ROWS }.into());
         }
         let field = |column: usize| records.field(line, column);
-        let id = |place: usize, column: usize| match is_id[place] {
-            true => field(column).id().map(|id| id.to_string().into()),
-            false => field(column).label(),
+        let id = |place: usize, column: usize| {
+            if is_id[place] {
+                field(column).id().map(|id| id.to_string().into())
+            } else {
+                field(column).label()
+            }
         };
-        let count = if table.counted { field(COUNT).id()? } else { 0 };
+        let whole = |column: usize| {
+            let count = field(column).id()?;
+            // Sums of counts must not overflow.
+            if count <= MAX_COUNT { Ok(count) } else { Err(field(column).refuse("a count of at most 2^31")) }
+        };
+        let count = if table.counted { whole(COUNT)? } else { 0 };
         let check = if with_check { field(CHECK).id()? } else { half(count, table.rows.len()) };
         if check > count {
             let message = format!("check must be at most count = {count}, got {check}");
             return Err(CsvError::Row { line, message });
         }
-        let starts = if table.with_starts { field(STARTS).id()? } else { 0 };
+        let starts = if table.with_starts { whole(STARTS)? } else { 0 };
         let starts_check = if records.has(STARTS_CHECK) { field(STARTS_CHECK).id()? } else { starts / 2 };
         if starts_check > starts {
             let message = format!("starts_check must be at most starts = {starts}, got {starts_check}");
@@ -430,10 +442,13 @@ fn read_rows(reader: impl Read) -> Result<Table, CsvError> {
         }
         let stage = if table.staged { field(STAGE).id()? } else { 0 };
         let stage = u32::try_from(stage).map_err(|_| field(STAGE).refuse("a stage below 2^32"))?;
-        let probability = match table.with_probability {
-            true => field(PROBABILITY).probability(1.0 + SUM_TOLERANCE)?,
-            false => 0.0,
-        };
+        let probability =
+            if table.with_probability { field(PROBABILITY).probability(1.0 + SUM_TOLERANCE)? } else { 0.0 };
+        if table.counted && count == 0 && probability > 0.0 {
+            let message =
+                "an outcome with a positive probability must have been seen, got count 0".to_owned();
+            return Err(CsvError::Row { line, message });
+        }
         let row = Row {
             stage,
             from: table.states.number(&id(0, FROM)?),

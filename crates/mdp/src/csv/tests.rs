@@ -421,3 +421,17 @@ fn counts_replace_probabilities_and_stages_make_tables() {
         "the file has no rows of stage 2, its stages are 1 to 3"
     );
 }
+
+#[test]
+fn counts_that_make_no_sense_are_refused() {
+    let refused = |row: &str| message(format!("state,action,next,probability,reward,count,check\n{row}\n"));
+    assert_eq!(
+        refused("0,x,0,1,0,0,0"),
+        "line 2: an outcome with a positive probability must have been seen, got count 0"
+    );
+    assert_eq!(refused("0,x,0,1,0,5,6"), "line 2: check must be at most count = 5, got 6");
+    assert_eq!(
+        refused("0,x,0,1,0,99999999999,1"),
+        "line 2, column count: want a count of at most 2^31, got \"99999999999\""
+    );
+}

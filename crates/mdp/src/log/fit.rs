@@ -426,9 +426,9 @@ fn bin_states(log: &mut Log, bins: usize) -> Result<Vec<f64>, LogError> {
     let mut names = Names::default();
     let mut labels: Vec<String> = (0..points.len()).map(label).collect();
     labels.sort_by(|a, b| natural(a, b));
-    labels.iter().for_each(|label| {
+    for label in &labels {
         names.number(label);
-    });
+    }
     let renamed: Vec<u32> = values
         .iter()
         .map(|value| value.map_or(NONE, |value| names.number(&label(bin(&points, value)))))

@@ -145,18 +145,17 @@ impl Log {
             if episode as usize == lengths.len() {
                 lengths.push(0);
             }
-            let stage = match has_stage {
-                true => u32::try_from(field(STAGE).id()?)
-                    .map_err(|_| field(STAGE).refuse("a stage below 2^32"))?,
-                false => lengths[episode as usize],
+            let stage = if has_stage {
+                let stage = field(STAGE).id()?;
+                u32::try_from(stage).map_err(|_| field(STAGE).refuse("a stage below 2^32"))?
+            } else {
+                lengths[episode as usize]
             };
             lengths[episode as usize] += 1;
             let ends = has_end && field(END).flag()?;
             // The end may have no next state.
-            let next = match has_next && !(ends && field(NEXT).text.is_empty()) {
-                true => number(&mut states, field(NEXT))?,
-                false => NONE,
-            };
+            let named = has_next && !(ends && field(NEXT).text.is_empty());
+            let next = if named { number(&mut states, field(NEXT))? } else { NONE };
             rows.push(Transition {
                 reward: field(REWARD).number()?,
                 episode,
