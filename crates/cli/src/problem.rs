@@ -76,7 +76,9 @@ impl ProblemFlags {
 /// Builds or reads the problem.
 pub fn load(config: &ProblemConfig) -> Result<Problem, Failure> {
     let problem = config.load().map_err(|error| failure(&error, config))?;
-    problem.data.notes.iter().for_each(|note| say(&format!("note: {note}")));
+    for note in &problem.data.notes {
+        say(&format!("note: {note}"));
+    }
     Ok(problem)
 }
 

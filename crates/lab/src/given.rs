@@ -151,14 +151,20 @@ impl<'a> GivenPolicy<'a> {
         for (_, line) in wanted {
             match line.state {
                 Some(state) => by_state[state].push(line),
-                None => by_state.iter_mut().for_each(|lines| lines.push(line.clone())),
+                None => {
+                    for lines in &mut by_state {
+                        lines.push(line.clone());
+                    }
+                }
             }
         }
         let entries = |line: &Line| {
             let ranged = line.from.is_finite() || line.to.is_finite();
             usize::from(line.stage.is_some()) + usize::from(line.state.is_some()) + usize::from(ranged)
         };
-        by_state.iter_mut().for_each(|lines| lines.sort_by_key(|line| std::cmp::Reverse(entries(line))));
+        for lines in &mut by_state {
+            lines.sort_by_key(|line| std::cmp::Reverse(entries(line)));
+        }
         Ok(Self { problem, kind: Kind::Rows(by_state), error: RefCell::new(None) })
     }
 

@@ -66,9 +66,12 @@ impl Column {
     }
 }
 
+/// The beginning of a file, which was read to find the separator, the rest of it, and a line end.
+type Whole<R> = io::Chain<io::Cursor<Vec<u8>>, io::Chain<R, &'static [u8]>>;
+
 /// Reads rows one after the other.
 pub struct Records<R> {
-    reader: Reader<Metered<io::Chain<io::Cursor<Vec<u8>>, io::Chain<R, &'static [u8]>>>>,
+    reader: Reader<Metered<Whole<R>>>,
     record: ByteRecord,
     /// For each known column its place in the header, and the name that the header gives it.
     places: Vec<Option<usize>>,

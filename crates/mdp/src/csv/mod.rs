@@ -487,7 +487,9 @@ impl Table {
             return Err(CsvError::MissingStage { stage, first, last });
         }
         self.stages = stages.len();
-        self.rows.iter_mut().for_each(|row| row.stage -= first as u32);
+        for row in &mut self.rows {
+            row.stage -= first as u32;
+        }
         Ok(())
     }
 

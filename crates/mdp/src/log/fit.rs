@@ -169,7 +169,9 @@ impl Arrivals {
             }
         }
         let place = |stage| if stages == 1 { end as usize } else { stage * n_states + end as usize };
-        (0..=stages).for_each(|stage| arrivals.ended[place(stage)] = true);
+        for stage in 0..=stages {
+            arrivals.ended[place(stage)] = true;
+        }
         arrivals
     }
 
@@ -234,6 +236,11 @@ fn end_state(states: &mut Names) -> u32 {
     }
 }
 
+/// (stage, state, action, next state, bits of the reward).
+type Key = (u32, u32, u32, u32, u64);
+/// (all, kept apart, whether it ends there, the first line).
+type Tally = (u64, u64, bool, u32);
+
 fn count(
     log: Log,
     name: &str,
@@ -241,8 +248,7 @@ fn count(
     stages: usize,
     arrivals: &Arrivals,
 ) -> Result<Fitted, LogError> {
-    // (stage, state, action, next, reward) → (all, kept apart, whether it ends there, the first line)
-    let mut seen: HashMap<(u32, u32, u32, u32, u64), (u64, u64, bool, u32)> = HashMap::new();
+    let mut seen: HashMap<Key, Tally> = HashMap::new();
     let mut starts: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for row in &log.rows {
         // Every other episode is kept apart to check a plan.
@@ -267,7 +273,9 @@ fn count(
         // The state that stands for an end is not needed.
         let place = places[arrivals.end as usize];
         states.remove(place as usize);
-        places.iter_mut().filter(|other| **other > place).for_each(|other| *other -= 1);
+        for other in places.iter_mut().filter(|other| **other > place) {
+            *other -= 1;
+        }
     }
     let (actions, action_places) = actions.sorted();
     let mut counted = Vec::with_capacity(seen.len());
@@ -359,7 +367,7 @@ fn notes_on_counts(problem: &Problem, lines: &mut [Line]) -> Vec<String> {
         notes.push(format!("{n} pairs were tried fewer than {FEW} times: {}", listed(&rare)));
     }
     // One transition that pays differently from time to time.
-    lines.sort_by(|a, b| (a.0, a.1, a.2, a.3, a.4).cmp(&(b.0, b.1, b.2, b.3, b.4)));
+    lines.sort_by_key(|line| (line.0, line.1, line.2, line.3, line.4));
     let same = |a: &Line, b: &Line| (a.0, a.1, a.2, a.3) == (b.0, b.1, b.2, b.3);
     let groups: Vec<&[Line]> = lines.chunk_by(same).filter(|group| group.len() > 1).collect();
     if let Some(group) = groups.iter().min_by_key(|group| group[1].4) {
@@ -400,7 +408,9 @@ fn bin(points: &[f64], value: f64) -> usize {
 
 fn bin_rewards(rows: &mut [Transition], bins: usize) -> Vec<f64> {
     let points = cut_points(rows.iter().map(|row| row.reward).collect(), bins);
-    rows.iter_mut().for_each(|row| row.reward = points[bin(&points, row.reward)]);
+    for row in rows {
+        row.reward = points[bin(&points, row.reward)];
+    }
     points
 }
 

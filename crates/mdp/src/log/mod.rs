@@ -171,7 +171,9 @@ impl Log {
             return Err(RecordError::NoRows.into());
         }
         let first_stage = rows.iter().map(|row| row.stage).min().unwrap_or(0);
-        rows.iter_mut().for_each(|row| row.stage -= first_stage);
+        for row in &mut rows {
+            row.stage -= first_stage;
+        }
         let key = |row: &Transition| (row.episode, row.stage, row.line);
         if !rows.is_sorted_by_key(key) {
             rows.sort_unstable_by_key(key);

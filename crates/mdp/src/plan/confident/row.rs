@@ -301,7 +301,7 @@ impl Pass<'_> {
         let mut stages = vec![Vec::new(); self.horizon];
         for stage in (0..self.horizon).rev() {
             let mut now = vec![0.0; n_states];
-            for state in 0..n_states {
+            for (state, value) in now.iter_mut().enumerate() {
                 let mean = |tried: &Tried| {
                     let value = |o: &Outcome| {
                         let rest = if o.arrival == Arrival::Continues { later[o.next as usize] } else { 0.0 };
@@ -310,10 +310,7 @@ impl Pass<'_> {
                     tried.outcomes.iter().map(value).sum::<f64>() / tried.plan as f64
                 };
                 let means: Vec<f64> = self.tried(stage, state).iter().map(mean).collect();
-                now[state] = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                if now[state] == f64::NEG_INFINITY {
-                    now[state] = 0.0;
-                }
+                *value = means.iter().copied().reduce(f64::max).unwrap_or(0.0);
                 stages[stage].push(means);
             }
             later = now;
