@@ -114,7 +114,7 @@ class Problem:
         name: str,
         parameters: dict[str, str],
         horizon: int | None = None,
-        start: int | None = None,
+        start: str | None = None,
         discount: float | None = None,
     ) -> Problem: ...
     @staticmethod

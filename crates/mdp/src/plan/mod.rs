@@ -32,6 +32,7 @@
 
 pub mod buffered;
 pub mod conditional;
+pub mod confident;
 pub mod export;
 pub mod mean;
 pub mod outlook;
@@ -173,6 +174,18 @@ impl<'a> Planner<'a> {
     /// For each stage and state, the rewards that can have been collected there under some policy, rising.
     pub fn reachable_collected(&self) -> Vec<Vec<Vec<f64>>> {
         reachable(&self.compiled, &self.ladders.collected)
+    }
+
+    /// For each stage and state, the rewards that can have been collected there under this policy, rising.
+    pub fn visited_collected(&self, policy: &dyn Policy) -> Vec<Vec<Vec<f64>>> {
+        let collected = &self.ladders.collected;
+        let mut visited = vec![vec![Vec::new(); self.compiled.n_states]; self.compiled.horizon];
+        forward(&self.compiled, collected, policy, |stage, state, mass| {
+            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            visited[stage][state] = values;
+        });
+        visited
     }
 
     /// For each stage and state, the most likely collected reward of the policy there; for states that it does not visit at
