@@ -1,5 +1,7 @@
 //! `bqrl explain`: what each action is worth at one point, for the plan of a level.
 
+use std::fmt::Write as _;
+
 use bqrl_lab::explain::{Choice, explain};
 use bqrl_lab::given::{listed, place};
 use bqrl_math::buffer::check_tau;
@@ -42,11 +44,12 @@ struct Report<'a> {
     stage: usize,
     state: &'a str,
     collected: f64,
-    actions: Vec<Action<'a>>,
+    actions: Vec<Worth<'a>>,
 }
 
+/// What an action is worth.
 #[derive(Serialize)]
-struct Action<'a> {
+struct Worth<'a> {
     action: &'a str,
     chance: f64,
     expected: f64,
@@ -65,7 +68,7 @@ pub fn run(args: &ExplainArgs) -> Result<String, Failure> {
     let choices = explain(&problem.model, &plan.policy, target, &x).map_err(Failure::usage)?;
     let state = &problem.states[x.state];
     if args.json {
-        let action = |choice: &Choice| Action {
+        let action = |choice: &Choice| Worth {
             action: &problem.actions[choice.action],
             chance: choice.chance,
             expected: choice.expected,
@@ -97,7 +100,8 @@ fn human(problem: &Problem, tau: f64, target: f64, x: &AugmentedInput, choices: 
         number(x.collected)
     );
     if let Some(chosen) = choices.iter().find(|choice| choice.chosen) {
-        out += &format!(
+        let _ = write!(
+            out,
             "Choose {}: the chance to reach {} is {}, and the expected total is {}.\n\n",
             name(chosen),
             number(target),

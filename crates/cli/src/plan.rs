@@ -326,6 +326,31 @@ fn promises(report: &Report) -> String {
     out
 }
 
+/// One line per level: the two inequalities that prove its best quantile.
+fn certificates(report: &Report) -> String {
+    let mut out = String::new();
+    for level in &report.taus {
+        let Certificate { least_probability_below, next_return, least_probability_below_next } =
+            level.certificate;
+        let value = level.best_quantile.or(level.best_quantile_lower).unwrap_or(f64::NAN);
+        let _ = write!(
+            out,
+            "  τ = {}: some policy has P(R < {}) = {} < τ",
+            number(level.tau),
+            number(value),
+            number(least_probability_below)
+        );
+        let _ = match (next_return, least_probability_below_next) {
+            (Some(next), Some(p)) if report.exact => {
+                writeln!(out, "; every policy has P(R < {}) ≥ {} ≥ τ", number(next), number(p))
+            }
+            (None, _) if report.exact => writeln!(out, "; no return is larger"),
+            _ => writeln!(out, "; the upper bound holds for every policy"),
+        };
+    }
+    out
+}
+
 fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved]) -> String {
     let kind = if report.exact { "exact" } else { "bounds, rewards rounded" };
     let mut out = format!(
@@ -367,25 +392,7 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
     out += &words;
 
     out += "\nCertificate\n";
-    for level in &report.taus {
-        let Certificate { least_probability_below, next_return, least_probability_below_next } =
-            level.certificate;
-        let value = level.best_quantile.or(level.best_quantile_lower).unwrap_or(f64::NAN);
-        let _ = write!(
-            out,
-            "  τ = {}: some policy has P(R < {}) = {} < τ",
-            number(level.tau),
-            number(value),
-            number(least_probability_below)
-        );
-        let _ = match (next_return, least_probability_below_next) {
-            (Some(next), Some(p)) if report.exact => {
-                writeln!(out, "; every policy has P(R < {}) ≥ {} ≥ τ", number(next), number(p))
-            }
-            (None, _) if report.exact => writeln!(out, "; no return is larger"),
-            _ => writeln!(out, "; the upper bound holds for every policy"),
-        };
-    }
+    out += &certificates(report);
 
     if report.taus.iter().any(|level| level.buffered.is_some()) {
         out += "\nBuffered quantile: UB1 ≥ UB2 (best mixture) ≥ best deterministic ≥ LB (attained)\n";

@@ -38,13 +38,12 @@ pub fn read<'a>(problem: &'a Problem, policy: &str, tau: Option<f64>) -> Result<
 /// Reads a policy and finds its law.
 pub fn value(problem: &Problem, policy: &str, tau: Option<f64>) -> Result<Valued, Failure> {
     let given = read(problem, policy, tau)?;
-    let valued = match evaluate(&problem.model, &given) {
-        Ok(evaluation) => Valued { evaluation, exact: true },
-        Err(_) => {
-            let planner = Planner::rounded(&problem.model, DEFAULT_GRID, Rounding::Down, &|_, _, _| {});
-            let evaluation = planner.map_err(Failure::usage)?.evaluate(&given);
-            Valued { evaluation, exact: false }
-        }
+    let valued = if let Ok(evaluation) = evaluate(&problem.model, &given) {
+        Valued { evaluation, exact: true }
+    } else {
+        let planner = Planner::rounded(&problem.model, DEFAULT_GRID, Rounding::Down, &|_, _, _| {});
+        let evaluation = planner.map_err(Failure::usage)?.evaluate(&given);
+        Valued { evaluation, exact: false }
     };
     match given.failure() {
         Some(error) => Err(Failure::usage(format!("{policy}: {error}"))),

@@ -321,6 +321,8 @@ fn parse(text: &str, problem: &Problem) -> Result<Rule, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use bqrl_mdp::evaluate::evaluate;
     use bqrl_mdp::problems;
 
@@ -332,7 +334,7 @@ mod tests {
         let rule = GivenPolicy::rule("if state >= 19 then stop else continue", &asset).unwrap();
         let mut file = "state;action\n".to_owned();
         for offer in 0..25 {
-            file += &format!("{offer};{}\n", if offer >= 19 { "stop" } else { "continue" });
+            let _ = writeln!(file, "{offer};{}", if offer >= 19 { "stop" } else { "continue" });
         }
         let file = GivenPolicy::read(file.as_bytes(), &asset, None).unwrap();
         let (rule, file) = (evaluate(&asset.model, &rule).unwrap(), evaluate(&asset.model, &file).unwrap());

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use bqrl_mdp::csv::COLUMNS;
+use bqrl_mdp::csv;
 use bqrl_runs::reader::{Run, State};
 use bqrl_runs::run_dir::RunDir;
 
@@ -26,6 +26,8 @@ use crate::card::Card;
 pub const LARGEST_TABLES: u64 = 128 << 20;
 /// An MDP file that is larger is not planned.
 pub const LARGEST_MODEL: u64 = 32 << 20;
+/// Bytes that the header of an MDP file may have.
+const LONGEST_HEADER: u64 = 4 << 10;
 /// How deep the directory is searched, and how many entries are looked at.
 const DEPTH: usize = 8;
 const ENTRIES: usize = 100_000;
@@ -408,10 +410,6 @@ fn mdp_files(
 }
 
 fn has_columns(path: &Path) -> bool {
-    let mut begin = [0; 512];
-    let read = fs::File::open(path).and_then(|mut file| file.read(&mut begin));
-    let Ok(n) = read else { return false };
-    let text = String::from_utf8_lossy(&begin[..n]).to_lowercase();
-    let header = text.lines().next().unwrap_or_default();
-    COLUMNS.iter().all(|column| header.contains(column))
+    // A header is short; a file without lines is not read to its end.
+    fs::File::open(path).is_ok_and(|file| csv::has_header(file.take(LONGEST_HEADER)))
 }

@@ -91,7 +91,7 @@ pub enum CsvError {
     #[error("{states} states and {actions} actions make more than {MAX_PAIRS} pairs")]
     TooManyPairs { states: usize, actions: usize },
     #[error("unknown start state {start}: the file has {n} states {known}")]
-    UnknownStart { start: String, n: usize, known: String },
+    UnknownStart { start: String, n: usize, known: String, first: String },
     #[error("start state {start} is terminal (it has no outcomes): there is nothing to decide")]
     TerminalStart { start: String },
     #[error("the file has no horizon and start state of its own")]
@@ -128,6 +128,11 @@ pub struct Given<'a> {
     pub discount: f64,
     /// Whether to scale probabilities that miss 1 by at most [`ROUNDING`].
     pub normalise: bool,
+}
+
+/// Whether a file begins as an MDP file does.
+pub fn has_header(reader: impl Read) -> bool {
+    Records::new(reader, KNOWN, "an MDP file").is_ok()
 }
 
 /// Reads the file at `path`; the problem is named after it.
@@ -235,7 +240,7 @@ fn unknown_start(start: &str, states: &[String]) -> CsvError {
         let dots = if states.len() > SHOWN { ", …" } else { "" };
         format!("({}{dots})", states[..states.len().min(SHOWN)].join(", "))
     };
-    CsvError::UnknownStart { start: start.to_owned(), n: states.len(), known }
+    CsvError::UnknownStart { start: start.to_owned(), n: states.len(), known, first: states[0].clone() }
 }
 
 /// Writes the table of a problem. States and actions that are all labelled by distinct ids keep them. Others are numbered by

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 use crate::counts::Seen;
 use crate::csv::{self, Given};
@@ -182,7 +184,7 @@ fn an_empty_log_and_wrong_values_are_refused() {
 fn continuous_columns_are_put_into_bins_with_reported_cut_points() {
     let mut text = HEADER.to_owned();
     for i in 0..100 {
-        text += &format!("{i},0,{},x,{},0.5,1\n", f64::from(i) / 10.0, f64::from(i) / 7.0);
+        let _ = writeln!(text, "{i},0,{},x,{},0.5,1", f64::from(i) / 10.0, f64::from(i) / 7.0);
     }
     let bins = vec![(Binned::State, 4), (Binned::Reward, 2)];
     let fitted = fit(text.as_bytes(), "log", &Options { bins, ..Options::default() }).unwrap();

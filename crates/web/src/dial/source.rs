@@ -1,9 +1,9 @@
 //! The problem behind a dial: a built-in one, an MDP file below the served directory, or that of a run.
 
-use std::fs;
+use std::{fs, io};
 
 use bqrl_lab::config::{Config, ProblemConfig};
-use bqrl_mdp::csv::{self, CsvError};
+use bqrl_mdp::csv::{self, CsvError, Given};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems;
 use bqrl_runs::run_dir::RunDir;
@@ -13,7 +13,7 @@ use crate::files;
 use crate::request::Query;
 use crate::shelf::{LARGEST_MODEL, Shelf};
 
-/// The horizon of an MDP file, unless the address names one: the file has none.
+/// The horizon of an MDP file, unless the address or the file has one.
 pub const DEFAULT_HORIZON: usize = 10;
 
 /// A problem that can be planned.
@@ -25,10 +25,10 @@ pub enum Source {
     File {
         /// Below the served directory.
         path: String,
-        /// H.
-        horizon: usize,
-        /// The id of the first state; if absent, 0 or the smallest.
-        start: Option<u64>,
+        /// H; if absent, that of the file or [`DEFAULT_HORIZON`].
+        horizon: Option<usize>,
+        /// The start state; if absent, that of the file, "0" or the first one.
+        start: Option<String>,
         /// γ.
         discount: f64,
     },
@@ -64,8 +64,8 @@ impl Source {
             }
             return Ok(Self::File {
                 path: path.to_owned(),
-                horizon: query.number("horizon", "a whole number")?.unwrap_or(DEFAULT_HORIZON),
-                start: query.number("start", "the id of a state")?,
+                horizon: query.number("horizon", "a whole number")?,
+                start: query.get("start").map(str::to_owned),
                 discount: query.number("discount", "a number in (0, 1]")?.unwrap_or(1.0),
             });
         }
@@ -86,9 +86,10 @@ impl Source {
                 })
             }
             Self::File { path, horizon, start, discount } => {
-                let start = start.map_or(String::new(), |start| format!("&start={start}"));
+                let horizon = horizon.map_or(String::new(), |horizon| format!("&horizon={horizon}"));
+                let start = start.as_ref().map_or(String::new(), |start| format!("&start={}", encode(start)));
                 let discount = if *discount == 1.0 { String::new() } else { format!("&discount={discount}") };
-                format!("file={}&horizon={horizon}{start}{discount}", encode(path))
+                format!("file={}{horizon}{start}{discount}", encode(path))
             }
             Self::Run(id) => format!("run={}", encode(id)),
         }
@@ -115,16 +116,29 @@ impl Source {
                 problems::build(name, parameters).map_err(|error| error.to_string())
             }
             Self::File { path, horizon, start, discount } => {
-                let read = |start| {
+                let read = |horizon: Option<usize>, start: Option<&str>| {
                     let file = files::open(shelf.root(), path).map_err(CsvError::Io)?;
                     if file.metadata()?.len() > LARGEST_MODEL {
-                        return Err(CsvError::TooManyRows);
+                        let most = format!("it has more than {} MB", LARGEST_MODEL >> 20);
+                        return Err(CsvError::Io(io::Error::new(io::ErrorKind::FileTooLarge, most)));
                     }
-                    csv::read(file, path, *horizon, start, *discount)
+                    csv::read_with(
+                        file,
+                        path,
+                        &Given { horizon, start, discount: *discount, normalise: false },
+                    )
                 };
-                let problem = match (start, read(start.unwrap_or(0))) {
-                    (None, Err(CsvError::UnknownStart { smallest, .. })) => read(smallest),
-                    (_, problem) => problem,
+                // The file's own, as far as it has them.
+                let from = |horizon| match (read(horizon, start.as_deref()), start) {
+                    (Err(CsvError::Incomplete), None) => match read(horizon, Some("0")) {
+                        Err(CsvError::UnknownStart { first, .. }) => read(horizon, Some(&first)),
+                        problem => problem,
+                    },
+                    (problem, _) => problem,
+                };
+                let problem = match (from(*horizon), horizon) {
+                    (Err(CsvError::Incomplete), None) => from(Some(DEFAULT_HORIZON)),
+                    (problem, _) => problem,
                 };
                 problem.map_err(|error| format!("{path}: {error}"))
             }

@@ -105,8 +105,8 @@ fn form(source: &Source) -> String {
         Source::Run(_) => return String::new(),
         Source::File { path, horizon, start, discount } => (
             ("file", path.as_str()),
-            field("horizon", "Decisions in an episode", &horizon.to_string())
-                + &field("start", "Start state", &start.map_or(String::new(), |start| start.to_string()))
+            field("horizon", "Decisions in an episode", &horizon.map_or(String::new(), |h| h.to_string()))
+                + &field("start", "Start state", start.as_deref().unwrap_or_default())
                 + &field("discount", "Discount", &discount.to_string()),
         ),
         Source::BuiltIn(name, parameters) => {
