@@ -39,8 +39,8 @@ def test_at_random_instants_of_learning(env, log, after, tmp_path):
     model.learn(10, **how)
     for _ in range(20):
         steps = model.num_timesteps
-        after(rng.uniform(0.0002, 0.04))
         with pytest.raises(KeyboardInterrupt):
+            after(rng.uniform(0.0002, 0.04))
             while True:
                 model.learn(10**9, **how)
         assert model.num_timesteps >= steps
@@ -98,8 +98,8 @@ def test_in_long_native_work(use, after, tmp_path):
             while True:
                 bqrl.QRDQN(gymnasium.make("bqrl/AmericanPut-v0", horizon=150), **SMALL).learn(1, log_dir=tmp_path / str(random.random()))
 
-    after(0.2)
     with pytest.raises(KeyboardInterrupt):
+        after(0.2)
         work()
     after(0)
     assert model.learn(10).num_timesteps == 10
@@ -109,8 +109,8 @@ def test_while_another_thread_learns(after):
     model = bqrl.QRDQN(TimeLimit(Diary(), 10), **SMALL)
     thread = threading.Thread(target=lambda: model.learn(2000))
     thread.start()
-    after(0.02)
     with pytest.raises(KeyboardInterrupt):
+        after(0.02)
         while True:
             model.predict(Diary.observation_space.low)
     thread.join()
@@ -151,8 +151,8 @@ def test_a_handler_of_the_users_own(after):
     signal.signal(signal.SIGALRM, handler)
     for env in ("python", "bqrl/FrozenLake-v0"):
         model = bqrl.QRDQN(env_of(env), **SMALL)
-        after(0.02)
         with pytest.raises(Stop, match="^mine$"):
+            after(0.02)
             model.learn(10**9)
         assert model.num_timesteps > 0
     assert heard == [1, 1]
