@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn chances_on_asset_selling_are_powers_of_the_chance_to_miss() {
-        // Nine offers are to come after the first, each below 19 with probability 19/25.
+        // After stage h there are 9 − h offers to come, each below 19 with probability 19/25.
         let problem = problems::build("asset-selling", &[]).unwrap();
         let planner = Planner::exact(&problem.model, &|_, _, _| {}).unwrap();
         let outlook = planner.outlook(1 << 20).unwrap();
@@ -74,13 +74,15 @@ mod tests {
             let x = AugmentedInput { stage, state, collected: 0.0 };
             planner.actions_at(&outlook, &x, 19.0 / 24.0)
         };
-        for stage in 0..9 {
+        // An offer of 18 comes after the first period at the earliest.
+        for stage in 1..9 {
             let waiting = 1.0 - (19.0_f64 / 25.0).powi(9 - stage as i32);
             let [stop, wait] = at(stage, 18).try_into().unwrap();
             assert_eq!((stop.chance, stop.mean), (0.0, 18.0 / 24.0));
             assert!((wait.chance - waiting).abs() < 1e-12, "{} {waiting}", wait.chance);
             assert_eq!(at(stage, 19)[0].chance, 1.0);
         }
+        assert!((at(0, 5)[1].chance - (1.0 - (19.0_f64 / 25.0).powi(9))).abs() < 1e-12);
         // After the last decision nothing is left, and a sold asset leaves nothing to decide.
         assert_eq!(at(9, 18)[1].chance, 0.0);
         assert!(at(0, 25).is_empty() && at(10, 3).is_empty());
