@@ -29,7 +29,7 @@ def test_a_run_of_python_is_on_the_page(tmp_path: Path) -> None:
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
         bqrl.serve(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="host must be an IP address, got 'example.org'"):
+    with pytest.raises(ValueError, match='host must be an IP address, got "example.org"'):
         bqrl.serve(tmp_path, host="example.org")
     with pytest.raises(OverflowError):
         bqrl.serve(tmp_path, port=70000)
