@@ -20,6 +20,7 @@ from typing import Any
 from . import _bqrl, envs
 from ._bqrl import PlannedPolicy, Problem, __version__
 from ._plan import Certificate, Plan, PlannedLevel, plan
+from ._serve import Server, serve
 from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
 from .callbacks import Callback, CheckpointCallback, Episode
 from .envs import ObserveReward, TabularEnv
@@ -38,12 +39,14 @@ __all__ = [
     "PlannedPolicy",
     "Problem",
     "QRDQN",
+    "Server",
     "TabularEnv",
     "TargetTracking",
     "__version__",
     "load",
     "plan",
     "problems",
+    "serve",
     "settings",
 ]
 

@@ -187,10 +187,10 @@ def as_problem(
     if rewards is not None and isinstance(problem, (str, os.PathLike, _bqrl.Problem, gymnasium.Env)):
         raise TypeError("rewards belong to an array of probabilities")
     if isinstance(problem, (str, os.PathLike)):
-        if start is not None and not isinstance(start, (int, np.integer)):
-            raise TypeError(f"start must be the id of a state here, got {start!r}")
+        if start is not None and not isinstance(start, (int, np.integer, str)):
+            raise TypeError(f"start must be the id or the name of a state here, got {start!r}")
         names = {key: str(value) for key, value in parameters.items()}
-        first = None if start is None else int(start)
+        first = None if start is None else str(start)
         return _bqrl.Problem.load(os.fspath(problem), names, horizon, first, discount)
     if parameters:
         raise TypeError(f"only a built-in problem has parameters, got {', '.join(parameters)}")

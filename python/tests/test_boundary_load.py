@@ -17,7 +17,7 @@ import bqrl
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "model"
-    bqrl.DeepBQRL("CartPole-v1", **SMALL).learn(total_episodes=3).save(path)
+    bqrl.DeepBQRL("CartPole-v1", horizon=10, **SMALL).learn(30).save(path)
     return path
 
 

@@ -138,7 +138,7 @@ def test_bounds_where_exact_values_are_out_of_reach():
     ("arguments", "error", "said"),
     [
         (("asset-seling",), ValueError, "closest name is asset-selling"),
-        (("nothing.csv",), ValueError, "horizon and a start"),
+        (("nothing.csv",), ValueError, "reading nothing.csv: No such file"),
         ((np.zeros((2, 2)), np.zeros((2, 2))), ValueError, r"P\[s, a, s'\]"),
         ((np.zeros((2, 1, 2)),), ValueError, "needs rewards"),
         ((np.zeros((2, 1, 2)), np.zeros(3)), ValueError, "want rewards of shape"),

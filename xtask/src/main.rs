@@ -1,8 +1,9 @@
 //! The project's own tasks.
 //!
 //! `cargo xtask test` runs everything that is tested, in the order in which failures are cheapest to find; it is what
-//! CI runs. `cargo xtask test-python` is its Python part alone. `cargo xtask test-clients` tries the Python package with
-//! PyTorch, Stable-Baselines3, Ray and others, and a sweep on Slurm where it is installed; it downloads several gigabytes.
+//! CI runs. `cargo xtask test-python` is its Python part alone, `cargo xtask test-web` its part in a browser.
+//! `cargo xtask test-clients` tries the Python package with PyTorch, Stable-Baselines3, Ray and others, and a sweep on
+//! Slurm where it is installed; it downloads several gigabytes.
 //! `cargo xtask bench` runs the benchmarks. `cargo xtask bench-peers` measures our training step beside the same
 //! mathematics in PyTorch and JAX, and whole runs beside Stable-Baselines3; it downloads several gigabytes.
 //! `cargo xtask survive` kills runs at random instants and compares what becomes of them with runs that were left alone.
@@ -16,6 +17,7 @@
 mod fuzz;
 #[cfg(unix)]
 mod survive;
+mod web;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -38,7 +40,7 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Which of our crates each may use: every crate only those to its left in the house.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("bqrl-math", &[]),
     ("bqrl-mdp", &["bqrl-math"]),
     ("bqrl-nn", &["bqrl-math"]),
@@ -46,7 +48,8 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("bqrl-runs", &[]),
     ("bqrl-lab", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-agents", "bqrl-runs"]),
     ("bqrl-report", &["bqrl-math", "bqrl-runs"]),
-    ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
+    ("bqrl-web", &["bqrl-math", "bqrl-mdp", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
+    ("bqrl-cli", &["bqrl-math", "bqrl-mdp", "bqrl-nn", "bqrl-lab", "bqrl-report", "bqrl-runs", "bqrl-web"]),
     (
         "bqrl-py",
         &[
@@ -58,6 +61,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "bqrl-lab",
             "bqrl-report",
             "bqrl-runs",
+            "bqrl-web",
         ],
     ),
     (
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         "test" => test(),
         "test-python" => test_python(),
         "test-clients" => test_clients(),
+        "test-web" => web::test(false),
         "bench" => cargo(&["bench", "--package", "bqrl-mdp", "--bench", "plan"])
             .and_then(|()| cargo(&["bench", "--package", "bqrl-nn", "--bench", "train_step"]))
             .and_then(|()| cargo(&["bench", "--package", "bqrl-agents", "--bench", "replay"])),
@@ -82,7 +87,7 @@ fn main() -> ExitCode {
         "survive" => survive(&std::env::args().skip(2).collect::<Vec<_>>()),
         "deny" => deny(),
         "fuzz" => fuzz::run(),
-        _ => Err("usage: cargo xtask test | test-python | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
+        _ => Err("usage: cargo xtask test | test-python | test-web | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
                   survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list] | \
                   fuzz [TARGET …] [--executions N] [--seed S] | house | package | deny"
             .to_owned()),
@@ -105,6 +110,7 @@ fn test() -> Result<(), String> {
     cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"])?;
     survive(&["--short".to_owned()])?;
     test_python()?;
+    web::test(true)?;
     println!("everything passed");
     Ok(())
 }

@@ -15,7 +15,7 @@ use bqrl_math::rng::Purpose;
 use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::{Env, EnvSpec};
 use bqrl_mdp::lanes::NativeLanes;
-use bqrl_mdp::model::{Kernel, Model, Outcome, Problem};
+use bqrl_mdp::model::{Data, Kernel, Model, Outcome, Problem};
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::Observation;
 
@@ -45,6 +45,7 @@ fn ladder() -> TabularEnv {
         states: labels(&["0", "1", "2", "3", "top"]),
         actions: labels(&["wait", "climb"]),
         ordered: false,
+        data: Data::default(),
     })
 }
 

@@ -16,9 +16,10 @@ use bqrl_runs::run_dir::RunDir;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::problem;
+use crate::policies;
+use crate::problem::{self, ProblemFlags};
 use crate::terminal::say;
-use crate::text::{number, table};
+use crate::text::{number, often, table};
 
 /// Passes of the planner for a buffered optimum.
 const PASSES: usize = 200;
@@ -26,8 +27,14 @@ const PASSES: usize = 200;
 /// Flags of `bqrl eval`.
 #[derive(clap::Args)]
 pub struct EvalArgs {
-    /// The directory of a run
+    /// The directory of a run; with --policy a built-in problem or an MDP file
     run: PathBuf,
+    /// Evaluate this policy instead of a trained one: a CSV file with the columns stage, state, collected, action, or a rule such as
+    /// "if state >= 19 then stop else continue", "up to 5", or the name of an action
+    #[arg(long, value_name = "FILE.csv|RULE", conflicts_with_all = ["seed", "episodes"])]
+    policy: Option<String>,
+    #[command(flatten)]
+    flags: ProblemFlags,
     /// Risk levels in (0, 1) [default: the run's own]
     #[arg(long, allow_negative_numbers = true, value_delimiter = ',', value_name = "TAU,…")]
     tau: Vec<f64>,
@@ -87,6 +94,12 @@ struct Level {
 
 /// Evaluates, and returns what to print.
 pub fn run(args: &EvalArgs) -> Result<String, Failure> {
+    if let Some(policy) = &args.policy {
+        return given(args, policy);
+    }
+    if args.flags.is_given() {
+        return Err(Failure::usage("--env, --horizon, --start, --discount and --normalise go with --policy"));
+    }
     let dir = RunDir::open(&args.run).map_err(Failure::usage)?;
     let config = Config::of_run(&dir).map_err(Failure::usage)?;
     let levels = levels(args, &config)?;
@@ -156,20 +169,83 @@ pub fn run(args: &EvalArgs) -> Result<String, Failure> {
     Ok(human(&report, &config))
 }
 
+/// The output of `--json` for a given policy.
+#[derive(Serialize)]
+struct OfPolicy<'a> {
+    run: &'a str,
+    policy: &'a str,
+    exact: bool,
+    episodes: Option<usize>,
+    mean: f64,
+    taus: Vec<Level>,
+}
+
+fn given(args: &EvalArgs, policy: &str) -> Result<String, Failure> {
+    let taus = if args.tau.is_empty() { &[0.1, 0.5, 0.9][..] } else { &args.tau };
+    let levels = buffers(taus, &args.beta)?;
+    let name = args.run.to_string_lossy();
+    let problem = problem::load(&args.flags.config(&name)?)?;
+    let one_level = if let [tau] = taus { Some(*tau) } else { None };
+    let valued = policies::value(&problem, policy, one_level)?;
+    let level = |buffer: &Buffer| Level {
+        tau: buffer.tau(),
+        beta: buffer.beta(),
+        best_quantile: None,
+        best_buffered_quantile: None,
+        quantile: valued.evaluation.law.quantile(buffer.tau()),
+        buffered_quantile: valued.evaluation.law.buffered_quantile(buffer),
+        mean: valued.evaluation.mean,
+        interval: policies::interval(&problem, policy, one_level, buffer.tau()),
+    };
+    let taus: Vec<Level> = levels.iter().map(level).collect();
+    if args.json {
+        let (exact, mean) = (valued.exact, valued.evaluation.mean);
+        let output = OfPolicy { run: &problem.name, policy, exact, episodes: None, mean, taus };
+        return Ok(serde_json::to_string(&output).expect("plain numbers and text serialise") + "\n");
+    }
+    let estimated = problem.data.counts.is_some();
+    let how = match (estimated, valued.exact) {
+        (true, _) => "estimated from counts; the interval is a bootstrap, an indicator and no promise",
+        (false, true) => "exact values",
+        (false, false) => "lower bounds, rewards rounded down",
+    };
+    let mut out = format!("{policy} on {}, {how}\nmean {}\n\n", problem.name, number(valued.evaluation.mean));
+    let mut head = vec!["τ", "Q_τ", "in words", "β", "Q_τ^β"];
+    head.extend(estimated.then_some("90 % bootstrap"));
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for level in &taus {
+        let words = format!("{} at least {}", often(level.tau), number(level.quantile));
+        let mut row = vec![number(level.tau), number(level.quantile), words];
+        row.extend([level.beta, level.buffered_quantile].map(number));
+        if estimated {
+            let text = |[low, high]: [f64; 2]| format!("{} … {}", number(low), number(high));
+            row.push(level.interval.map_or("–".to_owned(), text));
+        }
+        rows.push(row);
+    }
+    out += &table(&rows);
+    Ok(out)
+}
+
 fn levels(args: &EvalArgs, config: &Config) -> Result<Vec<Buffer>, Failure> {
     if args.tau.is_empty() && args.beta.is_empty() {
         return config.levels().map_err(Failure::usage);
     }
     let taus = if args.tau.is_empty() { &config.run.tau } else { &args.tau };
-    if args.beta.len() > 1 && args.beta.len() != taus.len() {
-        let (betas, taus) = (args.beta.len(), taus.len());
+    buffers(taus, &args.beta)
+}
+
+/// τ with its buffer; β = τ if none is given.
+fn buffers(taus: &[f64], betas: &[f64]) -> Result<Vec<Buffer>, Failure> {
+    if betas.len() > 1 && betas.len() != taus.len() {
+        let (betas, taus) = (betas.len(), taus.len());
         return Err(Failure::usage(format!(
             "--beta: want one width or one per level, got {betas} for {taus}"
         )));
     }
     let level = |(index, &tau): (usize, &f64)| {
         let tau = check_tau(tau)?;
-        let beta = args.beta.get(index).or(args.beta.first()).copied().unwrap_or(tau);
+        let beta = betas.get(index).or(betas.first()).copied().unwrap_or(tau);
         Buffer::new(tau, beta)
     };
     taus.iter().enumerate().map(level).collect::<Result<_, _>>().map_err(Failure::usage)

@@ -3,15 +3,21 @@
 //! Exit codes: 0 done, 2 the caller's mistake, 1 failure at run time, 130 interrupted, with nothing half written.
 
 mod bench;
+mod compare;
 mod envs;
 mod eval;
+mod explain;
 mod failure;
+mod fit;
 mod interrupt;
 mod plan;
+mod policies;
 mod problem;
 mod progress;
+mod promises;
 mod report;
 mod reproduce;
+mod serve;
 mod slurm;
 mod studies;
 mod sweep;
@@ -49,10 +55,18 @@ enum Verb {
     Sweep(sweep::SweepArgs),
     /// Repeat the paper's experiments: its figures, its numbers compared with ours, and further studies
     Reproduce(reproduce::ReproduceArgs),
-    /// Evaluate a trained policy at any risk level
+    /// Evaluate a trained policy, or a policy or rule of your own, at any risk level
     Eval(eval::EvalArgs),
+    /// Make a table with counts from logged episodes, and say what is missing
+    Fit(fit::FitArgs),
+    /// Put your own policy beside the largest mean and the best percentiles
+    Compare(compare::CompareArgs),
+    /// Say what each action is worth at one point: its chance to reach the target, and the expected total
+    Explain(explain::ExplainArgs),
     /// Write figures and one self-contained HTML page about runs, finished or not
     Report(report::ReportArgs),
+    /// Show runs while they learn, and the risk dial, on a page of this machine
+    Serve(serve::ServeArgs),
     /// Measure the speed of the training step on this machine
     Bench(bench::BenchArgs),
     /// List the built-in problems and their parameters
@@ -75,7 +89,11 @@ pub fn run(arguments: &[OsString]) -> u8 {
         Verb::Sweep(args) => sweep::run(&args, &program(arguments)),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Eval(args) => eval::run(&args),
+        Verb::Fit(args) => fit::run(&args),
+        Verb::Compare(args) => compare::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Report(args) => report::run(&args),
+        Verb::Serve(args) => serve::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))

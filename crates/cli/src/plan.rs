@@ -4,10 +4,12 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use bqrl_lab::plan::{Answer, Certificate, DEFAULT_GRID, Report, Request, Solved, solve};
+use bqrl_lab::plan::{Answer, Certificate, DEFAULT_GRID, PlanError, Report, Request, Solved, solve};
 use bqrl_math::buffer::{Buffer, check_tau};
+use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::export::write_policies;
+use bqrl_mdp::plan::confident::ConfidentPlan;
+use bqrl_mdp::plan::export::{write_compact, write_policies};
 use bqrl_mdp::plan::{PlannedPolicy, Planner};
 use bqrl_mdp::returns::TooManyReturns;
 use bqrl_mdp::trajectory::AugmentedInput;
@@ -15,13 +17,14 @@ use bqrl_report::figure::Figure;
 use bqrl_report::law_plot::{self, LawPanel, LawPlot};
 use bqrl_report::policy_map::{self, Panel, PolicyMap};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::interrupt::Writes;
-use crate::problem::{self, ProblemFlags};
+use crate::problem::{self, ProblemFlags, key_value};
 use crate::progress::{MOST_THREADS, pool};
 use crate::terminal::say;
-use crate::text::{self, number, table};
+use crate::text::{self, number, often, table};
 
 /// Flags of `bqrl plan`.
 #[derive(clap::Args)]
@@ -53,9 +56,19 @@ pub struct PlanArgs {
     /// At most this many passes per level to tighten the buffered certificate [default: 200, fewer on large problems]
     #[arg(long, allow_negative_numbers = true, value_name = "N", requires = "beta")]
     passes: Option<usize>,
+    /// For a table with counts (`bqrl fit`): a policy whose percentile holds with this confidence, in (0, 1), beside the
+    /// plain estimate; policies are then those of the promise
+    #[arg(long, allow_negative_numbers = true, value_name = "C")]
+    confidence: Option<f64>,
     /// Write the policies as CSV: tau, stage, state, collected, action
     #[arg(long, value_name = "FILE.csv")]
     policy: Option<PathBuf>,
+    /// Write the policies of --policy with ranges of the collected reward, and only where they can come
+    #[arg(long, requires = "policy")]
+    compact: bool,
+    /// Plan again for each value of a parameter, `horizon` or one of --env, and compare
+    #[arg(long, value_name = "KEY=V,V,…", value_parser = key_value, conflicts_with_all = ["policy", "plot", "plot_law", "confidence"])]
+    vary: Option<(String, String)>,
     /// Draw the policies: periods × states, a panel per level
     #[arg(long, value_name = "FILE.svg|png")]
     plot: Option<PathBuf>,
@@ -80,8 +93,68 @@ pub fn run(args: &PlanArgs) -> Result<String, Failure> {
         check_figure_path(path)?;
     }
     check_outputs(args)?;
+    if let Some((key, values)) = &args.vary {
+        return pool(args.threads)?.install(|| vary(args, key, values, &levels));
+    }
     let problem = problem::load(&args.flags.config(&args.problem)?)?;
     pool(args.threads)?.install(|| plan(args, &problem, &levels))
+}
+
+/// One value of a varied parameter.
+#[derive(Serialize)]
+struct Varied {
+    value: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// Plans for every value of a parameter: what a percentile gains, and what it costs in the mean.
+fn vary(
+    args: &PlanArgs,
+    key: &str,
+    values: &str,
+    levels: &[(f64, Option<Buffer>)],
+) -> Result<String, Failure> {
+    let mut plans = Vec::new();
+    for value in values.split(',').map(str::trim) {
+        let mut config = args.flags.config(&args.problem)?;
+        if key == "horizon" {
+            let horizon = value
+                .parse()
+                .map_err(|_| Failure::usage(format!("--vary horizon: want whole numbers, got {value:?}")))?;
+            config.horizon = Some(horizon);
+        } else {
+            config.parameters.insert(key.to_owned(), value.to_owned());
+        }
+        let problem = problem::load(&config)?;
+        let grid = args.grid.map(|grid| grid as usize);
+        let (refine, passes) = (args.refine, args.passes);
+        let request = Request { levels: levels.to_vec(), grid, refine, passes, confidence: None };
+        let answer = solve(&problem, &request, &|_, _, _| {}, &|_| {})
+            .map_err(|error| Failure::usage(format!("{key} = {value}: {error}")))?;
+        plans.push(Varied { value: value.to_owned(), report: answer.report(&problem) });
+    }
+    if args.json {
+        let json = serde_json::json!({ "problem": args.problem, "vary": key, "plans": plans });
+        return Ok(json.to_string() + "\n");
+    }
+    let headings = [key, "τ", "best Q_τ", "Q_τ of the largest mean", "gained", "mean given up", "in words"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for Varied { value, report } in &plans {
+        for level in &report.taus {
+            let best = level.best_quantile.or(level.best_quantile_lower).unwrap_or(f64::NAN);
+            rows.push(vec![
+                value.clone(),
+                number(level.tau),
+                number(best),
+                number(level.risk_neutral_quantile),
+                number(best - level.risk_neutral_quantile),
+                number((report.max_mean - level.policy_mean).max(0.0)),
+                format!("{} at least {}", often(level.tau), number(best)),
+            ]);
+        }
+    }
+    Ok(format!("{}, {key} varied\n\n{}", args.problem, table(&rows)))
 }
 
 /// τ with its buffer, checked.
@@ -102,7 +175,8 @@ fn levels(args: &PlanArgs) -> Result<Vec<(f64, Option<Buffer>)>, Failure> {
     args.tau.iter().enumerate().map(level).collect()
 }
 
-fn check_figure_path(path: &Path) -> Result<(), Failure> {
+/// A figure has a format that we write.
+pub fn check_figure_path(path: &Path) -> Result<(), Failure> {
     let extension = path.extension().map(OsStr::to_ascii_lowercase);
     if extension.is_some_and(|e| e == "svg" || e == "png") {
         return Ok(());
@@ -155,57 +229,106 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
         grid: args.grid.map(|grid| grid as usize),
         refine: args.refine,
         passes: args.passes,
+        confidence: args.confidence,
     };
     let answer = solve(problem, &request, &progress, &note).map_err(|error| {
-        let hint = match args.grid {
-            None => format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds"),
-            Some(_) => "a smaller --grid needs less memory".to_owned(),
+        let hint = match (&error, args.grid) {
+            (PlanError::TooManyReturns(_), None) => {
+                format!("--grid {DEFAULT_GRID} rounds returns to that many values and reports bounds")
+            }
+            (PlanError::TooManyReturns(_), Some(_)) => "a smaller --grid needs less memory".to_owned(),
+            (PlanError::NoCounts { .. }, _) => "`bqrl fit LOG.csv --out MODEL.csv` makes one".to_owned(),
+            _ => return Failure::usage(error),
         };
         Failure::usage(error).hint(hint)
     })?;
     bar.finish_and_clear();
 
     let report = answer.report(problem);
-    let Answer { planner, solved } = answer;
-    write_files(args, problem, &planner, levels, &solved)?;
+    let Answer { planner, solved, confident } = answer;
+    write_files(args, problem, &planner, levels, &solved, confident.as_ref())?;
     if args.json {
         let json = serde_json::to_string(&report).expect("plain numbers and text serialise");
         return Ok(json + "\n");
     }
+    if args.confidence.is_some() {
+        return Ok(promises(&report));
+    }
     Ok(human(&report, problem, &planner, &solved))
 }
 
-fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved]) -> String {
-    let kind = if report.exact { "exact" } else { "bounds, rewards rounded" };
+/// The plan for a confidence in words and in one table.
+fn promises(report: &Report) -> String {
     let mut out = format!(
-        "{}: {} states, {} actions, horizon {}; {kind} over {} return values\nlargest mean {}\n\n",
-        report.problem,
-        report.states,
-        report.actions,
-        report.horizon,
-        report.returns,
-        number(report.max_mean)
+        "{}: {} states, {} actions, horizon {}; probabilities are estimates from counts\n\n",
+        report.problem, report.states, report.actions, report.horizon
     );
-    let headings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let mut rows =
-        vec![headings(&["τ", "best quantile Q*_τ", "its P(R ≥ Q*_τ)", "its mean", "risk-neutral Q_τ"])];
-    let optional = |value: Option<f64>| value.map_or("–".to_owned(), number);
-    for level in &report.taus {
-        let best = match (level.best_quantile, level.best_quantile_lower, level.best_quantile_upper) {
-            (None, Some(low), Some(high)) => format!("{} … {}", number(low), number(high)),
-            (value, ..) => optional(value),
-        };
+    let promised = || report.taus.iter().filter_map(|level| Some((level, level.promise?)));
+    for (level, promise) in promised() {
+        let (tau, often) = (number(level.tau), often(level.tau));
+        let confidence = number(100.0 * promise.confidence);
+        if promise.supported {
+            let _ = writeln!(
+                out,
+                "τ = {tau}: with {confidence} % confidence, {often} at least {} under the policy for it. Your data do not support more than this.",
+                number(promise.certified_quantile)
+            );
+        } else {
+            let _ = writeln!(
+                out,
+                "τ = {tau}: your data support no promise that holds {often}. Only the worst is sure: at least {} if no reward is smaller than those in the log.",
+                number(promise.certified_quantile)
+            );
+        }
+        let _ = writeln!(
+            out,
+            "         If the estimated probabilities were true, the best policy would give at least {} {often}: an estimate, no promise.",
+            number(promise.estimated_quantile)
+        );
+    }
+    let headings = [
+        "τ",
+        "promised Q_τ",
+        "its P(R ≥ promise) is at least",
+        "its estimated Q_τ",
+        "bootstrap (indicator)",
+        "its estimated mean",
+        "best Q_τ, if the estimates were true",
+    ];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for (level, promise) in promised() {
+        let interval = |[low, high]: [f64; 2]| format!("{} … {}", number(low), number(high));
         rows.push(vec![
             number(level.tau),
-            best,
-            number(level.probability_at_least),
-            number(level.policy_mean),
-            number(level.risk_neutral_quantile),
+            number(promise.certified_quantile),
+            if promise.supported { number(promise.certified_probability) } else { "–".to_owned() },
+            number(promise.policy_estimate),
+            promise.bootstrap_interval.map_or("–".to_owned(), interval),
+            number(promise.policy_estimated_mean),
+            number(promise.estimated_quantile),
         ]);
     }
+    out += "\n";
     out += &table(&rows);
+    for (level, promise) in promised() {
+        if let (Some(buffered), Some(value)) = (&level.buffered, promise.certified_buffered) {
+            let _ = writeln!(
+                out,
+                "  τ = {}, β = {}: the promised buffered quantile is {}; the estimate is {}",
+                number(level.tau),
+                number(buffered.beta),
+                number(value),
+                number(buffered.buffered_lower)
+            );
+        }
+    }
+    out += "\nHalf of the episodes chose the policy, the other half checked it. All levels hold together.\n";
+    out
+}
 
-    out += "\nCertificate\n";
+/// One line per level: the two inequalities that prove its best quantile.
+fn certificates(report: &Report) -> String {
+    let mut out = String::new();
     for level in &report.taus {
         let Certificate { least_probability_below, next_return, least_probability_below_next } =
             level.certificate;
@@ -225,6 +348,51 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
             _ => writeln!(out, "; the upper bound holds for every policy"),
         };
     }
+    out
+}
+
+fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved]) -> String {
+    let kind = if report.exact { "exact" } else { "bounds, rewards rounded" };
+    let mut out = format!(
+        "{}: {} states, {} actions, horizon {}; {kind} over {} return values\nlargest mean {}\n\n",
+        report.problem,
+        report.states,
+        report.actions,
+        report.horizon,
+        report.returns,
+        number(report.max_mean)
+    );
+    let headings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let mut rows =
+        vec![headings(&["τ", "best quantile Q*_τ", "its P(R ≥ Q*_τ)", "its mean", "risk-neutral Q_τ"])];
+    let mut words = String::new();
+    let optional = |value: Option<f64>| value.map_or("–".to_owned(), number);
+    for level in &report.taus {
+        let best = match (level.best_quantile, level.best_quantile_lower, level.best_quantile_upper) {
+            (None, Some(low), Some(high)) => format!("{} … {}", number(low), number(high)),
+            (value, ..) => optional(value),
+        };
+        let least = level.best_quantile.or(level.best_quantile_lower).map_or("–".to_owned(), number);
+        let _ = writeln!(
+            words,
+            "  {} you can have at least {least} (τ = {})",
+            often(level.tau),
+            number(level.tau)
+        );
+        rows.push(vec![
+            number(level.tau),
+            best,
+            number(level.probability_at_least),
+            number(level.policy_mean),
+            number(level.risk_neutral_quantile),
+        ]);
+    }
+    out += &table(&rows);
+    out += "\nIn words\n";
+    out += &words;
+
+    out += "\nCertificate\n";
+    out += &certificates(report);
 
     if report.taus.iter().any(|level| level.buffered.is_some()) {
         out += "\nBuffered quantile: UB1 ≥ UB2 (best mixture) ≥ best deterministic ≥ LB (attained)\n";
@@ -296,6 +464,7 @@ fn write_files(
     planner: &Planner,
     levels: &[(f64, Option<Buffer>)],
     solved: &[Solved],
+    confident: Option<&ConfidentPlan>,
 ) -> Result<(), Failure> {
     if [&args.policy, &args.plot, &args.plot_law].into_iter().all(Option::is_none) {
         return Ok(());
@@ -306,8 +475,16 @@ fn write_files(
         writes.write(path, &bytes)
     };
     if let Some(path) = &args.policy {
-        let policies: Vec<_> = levels.iter().zip(solved).map(|(&(tau, _), s)| (tau, s.policy())).collect();
-        writes.write_with(path, |out| write_policies(planner, problem, &policies, out))?;
+        let returned = |solved: &Solved| -> Box<dyn Policy> {
+            match (confident, solved.promise) {
+                (Some(plan), Some((_, target))) => Box::new(plan.policy(target)),
+                _ => Box::new(solved.policy().clone()),
+            }
+        };
+        let policies: Vec<_> = levels.iter().zip(solved).map(|(&(tau, _), s)| (tau, returned(s))).collect();
+        let policies: Vec<_> = policies.iter().map(|(tau, policy)| (*tau, &**policy)).collect();
+        let write = if args.compact { write_compact } else { write_policies };
+        writes.write_with(path, |out| write(planner, problem, &policies, out))?;
     }
     if let Some(path) = &args.plot {
         write(path, draw_policies(problem, planner, levels, solved))?;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bqrl_lab::batch::{PrepareError, Prepared, load as load_task};
-use bqrl_lab::config::{Config, ConfigError, ProblemConfig};
+use bqrl_lab::config::{Config, ConfigError, ProblemConfig, StartState};
 use bqrl_lab::task::Task;
+use bqrl_mdp::csv::CsvError;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems::ProblemError;
 
 use crate::failure::Failure;
+use crate::terminal::say;
 
 /// The flags that describe a problem.
 #[derive(clap::Args)]
@@ -16,15 +18,27 @@ pub struct ProblemFlags {
     /// A parameter of a built-in problem, e.g. --env offers=40; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = key_value)]
     pub parameters: Vec<(String, String)>,
-    /// Number of decisions in an episode; required for an MDP file
+    /// Number of decisions in an episode; required for an MDP file that does not say
     #[arg(long, allow_negative_numbers = true, value_name = "H")]
     pub horizon: Option<usize>,
-    /// The id of the state in which episodes start; required for an MDP file
-    #[arg(long, allow_negative_numbers = true, value_name = "S")]
-    pub start: Option<u64>,
+    /// The state in which episodes start, by its id or name; required for an MDP file that does not say
+    #[arg(long, allow_negative_numbers = true, value_name = "S", value_parser = start_state)]
+    pub start: Option<StartState>,
     /// Discount factor per stage, in (0, 1]
     #[arg(long, allow_negative_numbers = true, value_name = "G")]
     pub discount: Option<f64>,
+    /// Scale the probabilities of an MDP file that miss 1 by rounding, by at most 0.05
+    #[arg(long)]
+    pub normalise: bool,
+}
+
+/// An id or a name.
+fn start_state(text: &str) -> Result<StartState, String> {
+    if text.trim().is_empty() {
+        Err("want the id or the name of a state".to_owned())
+    } else {
+        Ok(text.into())
+    }
 }
 
 /// Splits `key=value`.
@@ -34,13 +48,20 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 impl ProblemFlags {
+    /// Whether any of them was given.
+    pub fn is_given(&self) -> bool {
+        let Self { parameters, horizon, start, discount, normalise } = self;
+        !parameters.is_empty() || horizon.is_some() || start.is_some() || discount.is_some() || *normalise
+    }
+
     /// The problem as a configuration names it.
     pub fn config(&self, name: &str) -> Result<ProblemConfig, Failure> {
         let mut config = ProblemConfig {
             name: name.to_owned(),
             horizon: self.horizon,
-            start: self.start,
+            start: self.start.clone(),
             discount: self.discount,
+            normalise: self.normalise,
             ..ProblemConfig::default()
         };
         for (key, value) in &self.parameters {
@@ -54,7 +75,11 @@ impl ProblemFlags {
 
 /// Builds or reads the problem.
 pub fn load(config: &ProblemConfig) -> Result<Problem, Failure> {
-    config.load().map_err(|error| failure(&error, config))
+    let problem = config.load().map_err(|error| failure(&error, config))?;
+    for note in &problem.data.notes {
+        say(&format!("note: {note}"));
+    }
+    Ok(problem)
 }
 
 /// The task of a configuration.
@@ -86,6 +111,9 @@ fn failure(error: &ConfigError, config: &ProblemConfig) -> Failure {
         ConfigError::Problem(_) => format!("`bqrl envs {}` lists its parameters", config.name),
         ConfigError::FileNeeds { .. } => "add --horizon H --start S".to_owned(),
         ConfigError::Python { .. } => "open the run in Python: bqrl.load(RUN)".to_owned(),
+        ConfigError::File { error: CsvError::Sum { .. }, .. } if !config.normalise => {
+            "--normalise scales probabilities that miss 1 by rounding".to_owned()
+        }
         _ => return Failure::usage(error),
     };
     Failure::usage(error).hint(hint)

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::progress::{Display, MOST_THREADS, pool, total, with_hooks};
+use crate::promises;
 use crate::studies::{self, Only};
 
 /// The experiments that can be reproduced.
@@ -28,6 +29,8 @@ enum What {
     All,
     /// Questions that the paper leaves open: settings, variants, scaling, and the exact limit of its rule
     Studies,
+    /// Whether promises of `bqrl plan --confidence` hold on simulated logs, and how tight they are
+    Promises,
 }
 
 impl What {
@@ -36,7 +39,7 @@ impl What {
             What::AssetSelling => &["asset-selling"],
             What::FrozenLake => &["frozen-lake"],
             What::All => &["asset-selling", "frozen-lake"],
-            What::Studies => &[],
+            What::Studies | What::Promises => &[],
         }
     }
 
@@ -110,6 +113,9 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     }
     if !args.only.is_empty() {
         return Err(Failure::usage("--only is for the studies").hint("`bqrl reproduce studies --only …`"));
+    }
+    if args.what == What::Promises {
+        return promises::run(args);
     }
     let default = if args.quick { "runs/reproduce-quick" } else { "runs/reproduce" };
     let root = args.out.clone().unwrap_or_else(|| default.into());

@@ -1,6 +1,6 @@
 //! Plain text for people: numbers, aligned tables, and policies as small maps.
 
-pub use bqrl_report::numbers::number;
+pub use bqrl_report::numbers::{number, often};
 
 /// Columns padded to their widest cell and aligned right; the first row is the heading.
 pub fn table(rows: &[Vec<String>]) -> String {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bqrl_lab::batch::{Prepared, Ready, run_all};
-use bqrl_lab::config::{ALGOS, Algo, Config, Layers, read_settings};
+use bqrl_lab::config::{ALGOS, Algo, Config, Layers, StartState, read_settings};
 use bqrl_lab::run::RunError;
 use bqrl_runs::run_dir::{RunDir, unique_name};
 use bqrl_runs::schema::{Summary, SummaryLevel};
@@ -151,12 +151,16 @@ fn configuration(args: &TrainArgs) -> Result<(Config, Option<RunDir>), Failure> 
 fn apply_flags(args: &TrainArgs, name: &str, layers: &mut Layers) -> Result<(), Failure> {
     let problem = args.flags.config(name)?;
     layers.set("problem", "name", name);
-    for (key, value) in
-        [("horizon", problem.horizon.map(|h| h as i64)), ("start", problem.start.map(|s| s as i64))]
-    {
-        if let Some(value) = value {
-            layers.set("problem", key, value);
-        }
+    if let Some(horizon) = problem.horizon {
+        layers.set("problem", "horizon", horizon as i64);
+    }
+    match problem.start {
+        Some(StartState::Id(id)) => layers.set("problem", "start", id as i64),
+        Some(StartState::Name(name)) => layers.set("problem", "start", name),
+        None => {}
+    }
+    if problem.normalise {
+        layers.set("problem", "normalise", true);
     }
     if let Some(discount) = problem.discount {
         layers.set("problem", "discount", discount);

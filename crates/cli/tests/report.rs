@@ -89,7 +89,7 @@ fn the_command_on_the_page_repeats_the_run() {
     train(&desk, "run", &["--seeds", "7", "--tau", "0.3", "--set", "agent.kappa=0.5", "--env", "offers=10"]);
     desk.ok(&["report", "run"]);
     let html = desk.read("run/report.html");
-    let command = html.split("<pre>bqrl ").nth(1).unwrap().split("</pre>").next().unwrap();
+    let command = html.split("<pre tabindex=\"0\">bqrl ").nth(1).unwrap().split("</pre>").next().unwrap();
     let arguments: Vec<&str> = command.split(' ').collect();
     desk.ok(&arguments);
     for file in ["config.toml", "seed-7/episodes.csv", "seed-7/evaluations.csv"] {

@@ -1,4 +1,4 @@
-//! The tables that a finished run writes for reports. They are plain, so that reading them needs neither agents nor models.
+//! The tables that a run writes for reports: when it is finished, and the policy's own every few seconds while it learns. They are plain, so that reading them needs neither agents nor models.
 //!
 //! | file | columns |
 //! |---|---|
@@ -108,9 +108,25 @@ pub enum TableError {
 /// Writes the tables of one seed.
 pub fn write_seed_tables(dir: &SeedDir, training: &Training) -> Result<(), TableError> {
     atomic::write(&dir.weights(), &training.agent.weights())?;
+    let measured = training.measure(&training.references().buffers(), Objective::Quantile)?;
+    write_latest(dir, training, &measured)?;
+
+    let grid = twentieths();
+    if training.agent.serve(&grid, Objective::Quantile).is_per_level() {
+        let measured = training.measure(&grid, Objective::Quantile)?;
+        let mut csv = String::from("tau,quantile,mean\n");
+        for (level, Measured { law, mean, .. }) in grid.iter().zip(&measured) {
+            let _ = writeln!(csv, "{},{},{mean}", level.tau(), law.quantile(level.tau()));
+        }
+        atomic::write(&dir.achieved(), csv.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Writes the law, the policy and the predictions of an agent as it is now.
+pub fn write_latest(dir: &SeedDir, training: &Training, measured: &[Measured]) -> Result<(), TableError> {
     let levels = training.references().buffers();
-    let measured = training.measure(&levels, Objective::Quantile)?;
-    atomic::write(&dir.law(), law_table(&levels, &measured).as_bytes())?;
+    atomic::write(&dir.law(), law_table(&levels, measured).as_bytes())?;
 
     if let Some(problem) = training.task().table()
         && let Some(csv) = policy_table(training, problem, &levels)
@@ -128,16 +144,6 @@ pub fn write_seed_tables(dir: &SeedDir, training: &Training) -> Result<(), Table
             let _ = writeln!(csv, "{},{},{},{}", p.critic, p.action, p.level, p.value);
         }
         atomic::write(&dir.predictions(), csv.as_bytes())?;
-    }
-
-    let grid = twentieths();
-    if training.agent.serve(&grid, Objective::Quantile).is_per_level() {
-        let measured = training.measure(&grid, Objective::Quantile)?;
-        let mut csv = String::from("tau,quantile,mean\n");
-        for (level, Measured { law, mean, .. }) in grid.iter().zip(&measured) {
-            let _ = writeln!(csv, "{},{},{mean}", level.tau(), law.quantile(level.tau()));
-        }
-        atomic::write(&dir.achieved(), csv.as_bytes())?;
     }
     Ok(())
 }

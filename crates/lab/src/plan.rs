@@ -3,12 +3,15 @@
 //! The command line and the Python package plan through this one function, so that they cannot differ.
 
 use bqrl_math::buffer::Buffer;
-use bqrl_mdp::evaluate::Evaluation;
+use bqrl_math::{Purpose, stream};
+use bqrl_mdp::evaluate::{Evaluation, Policy, evaluate};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::conditional::{self, ConditionalGreedy};
+use bqrl_mdp::plan::confident::{ConfidentPlan, Construction, resampled};
 use bqrl_mdp::plan::{BufferedPlan, PlannedPolicy, Planner, Progress, QuantilePlan};
 use bqrl_mdp::returns::{Rounding, TooManyReturns};
 use serde::Serialize;
+use thiserror::Error;
 
 /// Values of the return when rewards must be rounded and no grid was given.
 pub const DEFAULT_GRID: usize = 20_000;
@@ -17,6 +20,8 @@ pub const DEFAULT_GRID: usize = 20_000;
 const REFINE_UPDATES: u64 = 10_000_000_000;
 /// The paper's rule is shown if the laws that it compares have at most this many atoms.
 const RULE_ATOMS: usize = 20_000;
+/// Tables that are drawn for a bootstrap interval.
+const RESAMPLES: usize = 100;
 
 /// The request.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +34,8 @@ pub struct Request {
     pub refine: Option<usize>,
     /// At most this many passes per level to tighten the buffered certificate; 200, fewer on large problems.
     pub passes: Option<usize>,
+    /// If the table was counted: a policy with a promise that holds with this confidence, beside the plain estimate.
+    pub confidence: Option<f64>,
 }
 
 /// Every level, solved.
@@ -37,6 +44,22 @@ pub struct Answer<'a> {
     pub planner: Planner<'a>,
     /// One per level.
     pub solved: Vec<Solved>,
+    /// The plan for a confidence, if one was asked for.
+    pub confident: Option<ConfidentPlan>,
+}
+
+/// Why a plan is not possible.
+#[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages say what the fields are.
+pub enum PlanError {
+    #[error(transparent)]
+    TooManyReturns(#[from] TooManyReturns),
+    #[error("a confidence must lie in (0, 1), got {confidence}")]
+    Confidence { confidence: f64 },
+    #[error("a plan with a confidence needs a table with counts, {name} has none")]
+    NoCounts { name: String },
+    #[error("{name} has too few episodes: the half that plans never leaves the start state")]
+    TooFew { name: String },
 }
 
 /// The output of `bqrl plan --json`, which users and scripts rely on.
@@ -85,6 +108,33 @@ pub struct Level {
     /// The buffered optimum, where a β was given.
     #[serde(flatten)]
     pub buffered: Option<Buffered>,
+    /// The promise, where a confidence was given. It belongs to the policy that is returned then.
+    #[serde(flatten)]
+    pub promise: Option<Promise>,
+}
+
+/// What the data behind a table support.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Promise {
+    /// The confidence.
+    pub confidence: f64,
+    /// The best quantile if the estimated probabilities were true: no promise.
+    pub estimated_quantile: f64,
+    /// With the confidence, the returned policy's Q_τ is at least this.
+    pub certified_quantile: f64,
+    /// With the confidence, the returned policy's P(R ≥ `certified_quantile`) is at least this.
+    pub certified_probability: f64,
+    /// False if the data support nothing better than the worst possible return.
+    pub supported: bool,
+    /// Q_τ of the returned policy if the estimated probabilities were true.
+    pub policy_estimate: f64,
+    /// Its mean, likewise.
+    pub policy_estimated_mean: f64,
+    /// Where Q_τ of the returned policy lies in 90 of 100 resampled tables: a practical indicator, no promise.
+    pub bootstrap_interval: Option<[f64; 2]>,
+    /// With the confidence, the returned policy's Q_τ^β is at least this, where a β was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certified_buffered: Option<f64>,
 }
 
 /// Why no policy does better: the least P(R < Q*) is below τ, the least P(R < next return) is not.
@@ -130,6 +180,8 @@ pub struct Solved {
     pub upper: Option<f64>,
     /// The buffered quantile and the paper's rule.
     pub buffered: Option<(BufferedPlan, Option<ConditionalGreedy>)>,
+    /// The promise, and the target that its policy follows.
+    pub promise: Option<(Promise, f64)>,
 }
 
 impl Solved {
@@ -150,7 +202,8 @@ pub fn solve<'a>(
     request: &Request,
     progress: Progress<'a>,
     note: &dyn Fn(&TooManyReturns),
-) -> Result<Answer<'a>, TooManyReturns> {
+) -> Result<Answer<'a>, PlanError> {
+    let confident = request.confidence.map(|confidence| confident(problem, confidence)).transpose()?;
     let (planner, above) = planners(problem, request.grid, progress, note)?;
     // The first pass is done; its cost predicts that of the next ones.
     let levels = request.levels.len().max(1) as u64;
@@ -168,9 +221,65 @@ pub fn solve<'a>(
             }
             (plan, conditional::greedy(&problem.model, buffer, RULE_ATOMS))
         }),
+        promise: confident.as_ref().map(|(plan, confidence)| {
+            promise(problem, plan, *confidence, tau, buffer, planner.best_quantile(tau).value)
+        }),
     };
     let solved = request.levels.iter().map(solve).collect();
-    Ok(Answer { planner, solved })
+    Ok(Answer { planner, solved, confident: confident.map(|(plan, _)| plan) })
+}
+
+fn confident(problem: &Problem, confidence: f64) -> Result<(ConfidentPlan, f64), PlanError> {
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return Err(PlanError::Confidence { confidence });
+    }
+    let name = || problem.name.clone();
+    let counts = problem.data.counts.as_ref().ok_or_else(|| PlanError::NoCounts { name: name() })?;
+    let plan = ConfidentPlan::new(problem, counts, confidence, Construction::Bets);
+    Ok((plan.ok_or_else(|| PlanError::TooFew { name: name() })?, confidence))
+}
+
+/// The promise at one level, and its target.
+fn promise(
+    problem: &Problem,
+    plan: &ConfidentPlan,
+    confidence: f64,
+    tau: f64,
+    buffer: Option<Buffer>,
+    estimated_quantile: f64,
+) -> (Promise, f64) {
+    let certified = plan.certified(tau);
+    let buffered = buffer.map(|buffer| plan.certified_buffered(tau, buffer.beta()));
+    // Policies belong to the requested objective.
+    let target = buffered.map_or(certified.value, |(_, target)| target);
+    let policy = plan.policy(target);
+    let evaluation = evaluate(&problem.model, &policy).ok();
+    let promise = Promise {
+        confidence,
+        estimated_quantile,
+        certified_quantile: certified.value,
+        certified_probability: 1.0 - certified.below,
+        supported: !certified.nothing,
+        policy_estimate: evaluation.as_ref().map_or(f64::NAN, |e| e.law.quantile(tau)),
+        policy_estimated_mean: evaluation.as_ref().map_or(f64::NAN, |e| e.mean),
+        bootstrap_interval: bootstrap(problem, &policy, tau),
+        certified_buffered: buffered.map(|(value, _)| value),
+    };
+    (promise, target)
+}
+
+/// The 5th and 95th percentile of a policy's Q_τ over resampled tables; `None` without counts. An indicator, no promise.
+pub fn bootstrap(problem: &Problem, policy: &dyn Policy, tau: f64) -> Option<[f64; 2]> {
+    let counts = problem.data.counts.as_ref()?;
+    let mut rng = stream(0, Purpose::Bootstrap);
+    let mut quantiles = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        let model = resampled(&problem.model, counts, &mut rng).ok()?;
+        quantiles.push(evaluate(&model, policy).ok()?.law.quantile(tau));
+    }
+    quantiles.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| quantiles[(share * (RESAMPLES - 1) as f64).round() as usize];
+    Some([at(0.05), at(0.95)])
 }
 
 type Bounds<'a> = (Planner<'a>, Option<Planner<'a>>);
@@ -235,6 +344,7 @@ impl Answer<'_> {
                 next_return: best.next.map(|(value, _)| value),
                 least_probability_below_next: best.next.map(|(_, probability)| probability),
             },
+            promise: solved.promise.map(|(promise, _)| promise),
             buffered: solved.buffered.as_ref().map(|(plan, rule)| Buffered {
                 beta: plan.buffer.beta(),
                 buffered_upper: plan.upper.min(high),

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{AgentConfig, Config};
+use crate::evaluate::Measured;
 use crate::outcome;
 use crate::records::{Positions, Records};
 use crate::task::{References, Task, fingerprint};
@@ -96,7 +97,8 @@ pub struct Hooks<'a> {
     pub watch: &'a (dyn Fn(&News) + Sync),
     /// Called with warnings.
     pub warn: &'a (dyn Fn(&str) + Sync),
-    /// The only clock of a run, in seconds since a fixed moment. It is used only for fields that record wall time.
+    /// The only clock of a run, in seconds since a fixed moment. It is used only for fields that record wall
+    /// time, and for how often readers are shown the latest policy.
     pub clock: &'a (dyn Fn() -> f64 + Sync),
 }
 
@@ -154,6 +156,8 @@ pub fn check_agent(config: &Config, spec: &EnvSpec) -> Result<(), AgentError> {
     make_agent(config, spec, config.run.seeds[0]).map(drop)
 }
 
+/// Seconds between two times at which readers are shown the latest policy.
+const SHOW: f64 = 2.0;
 /// Ticks between two looks at the clock while no episode ends.
 const LONG_EPISODE: u64 = 256;
 
@@ -174,6 +178,9 @@ pub struct SeedRun {
     ticks: u64,
     /// The count of the last news.
     told: u64,
+    /// When readers were last shown the policy, and how long to wait until the next time.
+    shown: f64,
+    show_pause: f64,
 }
 
 impl SeedRun {
@@ -236,8 +243,21 @@ impl SeedRun {
         let config = config.clone();
         let began = (hooks.clock)();
         let dir = dir.clone();
-        let mut this =
-            Self { config, seed, dir, training, records, store, table, sessions, began, ticks: 0, told };
+        let mut this = Self {
+            config,
+            seed,
+            dir,
+            training,
+            records,
+            store,
+            table,
+            sessions,
+            began,
+            ticks: 0,
+            told,
+            shown: began,
+            show_pause: SHOW,
+        };
         if latest.is_none() {
             this.evaluate(hooks)?;
         }
@@ -291,7 +311,22 @@ impl SeedRun {
     /// Evaluates and records.
     fn evaluate(&mut self, hooks: &Hooks) -> Result<(), RunError> {
         let measured = self.training.evaluate().map_err(|error| self.failed(error))?;
-        Ok(self.records.evaluated(&self.training, &measured, (hooks.clock)())?)
+        self.records.evaluated(&self.training, &measured, (hooks.clock)())?;
+        self.show(&measured, hooks)
+    }
+
+    /// Shows the latest policy on a table to readers, every few seconds. The tables of a finished seed replace these.
+    fn show(&mut self, measured: &[Measured], hooks: &Hooks) -> Result<(), RunError> {
+        let now = (hooks.clock)();
+        // A clock that was set back must not stop these writes.
+        if self.training.task().table().is_none() || (now - self.shown).abs() < self.show_pause {
+            return Ok(());
+        }
+        outcome::write_latest(&self.dir, &self.training, measured).map_err(|error| self.untabled(error))?;
+        self.shown = (hooks.clock)();
+        // Training gets nearly all of the time.
+        self.show_pause = (50.0 * (self.shown - now)).max(SHOW);
+        Ok(())
     }
 
     /// Writes a checkpoint.
@@ -328,13 +363,17 @@ impl SeedRun {
 
     /// Writes the tables of a finished seed.
     pub fn finish(self, hooks: &Hooks) -> Result<Finished, RunError> {
-        outcome::write_seed_tables(&self.dir, &self.training).map_err(|error| match error {
-            outcome::TableError::Play(error) => self.failed(error),
-            outcome::TableError::Io(error) => error.into(),
-        })?;
+        outcome::write_seed_tables(&self.dir, &self.training).map_err(|error| self.untabled(error))?;
         self.records.say(&self.training, true, (hooks.clock)())?;
         let sessions = self.sessions(hooks);
         Ok(Finished { updates: self.training.agent.updates(), progress: self.training.progress, sessions })
+    }
+
+    fn untabled(&self, error: outcome::TableError) -> RunError {
+        match error {
+            outcome::TableError::Play(error) => self.failed(error),
+            outcome::TableError::Io(error) => error.into(),
+        }
     }
 
     fn failed(&self, error: PlayError) -> RunError {

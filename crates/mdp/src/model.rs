@@ -9,8 +9,11 @@
 //! ```
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use thiserror::Error;
+
+use crate::counts::Counts;
 
 /// Probabilities of a row may miss 1 by this much; they are then normalised.
 pub const SUM_TOLERANCE: f64 = 1e-6;
@@ -310,6 +313,19 @@ pub struct Problem {
     pub actions: Vec<String>,
     /// True when neighbouring indices are similar states (offers, stock, wear): a hint for encodings, nothing more.
     pub ordered: bool,
+    /// The data that it was made of.
+    pub data: Data,
+}
+
+/// The data behind a problem; a problem whose rules are known has none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Data {
+    /// How often each outcome was seen, if the probabilities are estimates.
+    pub counts: Option<Arc<Counts>>,
+    /// Remarks of the reader that a user should see.
+    pub notes: Vec<String>,
+    /// Whether states and actions have names of their own, which files should keep.
+    pub named: bool,
 }
 
 #[cfg(test)]

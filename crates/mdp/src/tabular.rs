@@ -191,7 +191,7 @@ mod tests {
     use bqrl_math::rng::{Purpose, stream};
 
     use super::*;
-    use crate::model::Outcome;
+    use crate::model::{Data, Outcome};
     use crate::problems;
 
     fn built(name: &str) -> TabularEnv {
@@ -289,6 +289,7 @@ mod tests {
             states,
             actions,
             ordered: false,
+            data: Data::default(),
         });
         let mut rng = rng();
         env.reset(&mut rng);
@@ -315,6 +316,7 @@ mod tests {
             states,
             actions,
             ordered: false,
+            data: Data::default(),
         });
         env.reset(&mut rng());
         env.step(1, &mut rng());

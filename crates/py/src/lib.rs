@@ -13,6 +13,7 @@
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
 //! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow |
 //! | [`record`] | `summary`: statistics of returns |
+//! | [`serve`] | `PageServer`: the live page in a thread |
 //! | [`sweep`] | `Sweep`: a sweep file, and its runs one at a time |
 //!
 //! The Python half (`python/bqrl`) talks to environments; it is where exceptions of theirs pass through unchanged.
@@ -31,6 +32,7 @@ mod problem;
 mod record;
 mod run;
 mod saved;
+mod serve;
 mod shared;
 mod sweep;
 
@@ -48,6 +50,8 @@ mod _bqrl {
     use crate::problem::{Problem, Simulator, problems};
     #[pymodule_export]
     use crate::record::summary;
+    #[pymodule_export]
+    use crate::serve::PageServer;
     #[pymodule_export]
     use crate::sweep::Sweep;
 

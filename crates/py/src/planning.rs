@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use bqrl_lab::plan::{DEFAULT_GRID, Request, solve};
+use bqrl_lab::plan::{DEFAULT_GRID, PlanError, Request, solve};
 use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_mdp::model;
 use bqrl_mdp::plan::PlannedPolicy as Planned;
@@ -40,7 +40,7 @@ pub fn plan<'py>(
         Ok((tau, beta.map(|beta| Buffer::new(tau, beta)).transpose()?))
     };
     let levels: Result<Vec<_>, bqrl_math::buffer::BufferError> = levels.into_iter().map(level).collect();
-    let request = Request { levels: levels.map_err(value_error)?, grid, refine, passes };
+    let request = Request { levels: levels.map_err(value_error)?, grid, refine, passes, confidence: None };
     let work = |stop: &native::Stop| {
         let note = RefCell::new(None);
         let tell = |error: &TooManyReturns| {
@@ -53,10 +53,11 @@ pub fn plan<'py>(
         Ok((report, found.collect::<Vec<_>>(), note.into_inner()))
     };
     let found = native::detached(py, || native::run(work))?;
-    let (report, solved, note) = found.map_err(|error: TooManyReturns| {
-        value_error(format!(
+    let (report, solved, note) = found.map_err(|error: PlanError| match error {
+        PlanError::TooManyReturns(error) => value_error(format!(
             "{error}; grid={DEFAULT_GRID} rounds returns to that many values and gives bounds"
-        ))
+        )),
+        error => value_error(error),
     })?;
     let json = serde_json::to_value(&report).expect("plain numbers and text serialise");
     let mut policies = Vec::with_capacity(solved.len());

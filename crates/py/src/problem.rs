@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bqrl_lab::config::ProblemConfig;
+use bqrl_lab::config::{ProblemConfig, StartState};
 use bqrl_lab::task::Table;
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_mdp::env::Env;
@@ -56,9 +56,10 @@ impl Problem {
         name: String,
         parameters: BTreeMap<String, String>,
         horizon: Option<usize>,
-        start: Option<u64>,
+        start: Option<String>,
         discount: Option<f64>,
     ) -> PyResult<Self> {
+        let start = start.as_deref().map(StartState::from);
         let config = ProblemConfig { name, horizon, start, discount, parameters, ..ProblemConfig::default() };
         let problem = native::detached(py, || config.load().map_err(value_error))?;
         Ok(Self { inner: Arc::new(problem), config: Some(config) })
@@ -267,7 +268,7 @@ fn tabulate(
     let kernel = Kernel::new(states.len(), n_actions, rows).map_err(value_error)?;
     let model = Model::new(vec![kernel], horizon, discount, start.to_vec()).map_err(value_error)?;
     let actions = (0..n_actions).map(|a| a.to_string()).collect();
-    Ok(model::Problem { name, model, states, actions, ordered: false })
+    Ok(model::Problem { name, model, states, actions, ordered: false, data: model::Data::default() })
 }
 
 /// A table being played.

@@ -115,7 +115,7 @@ fn fixed(value: f64, decimals: usize) -> String {
 }
 
 /// `value` to four significant digits, as a label beside a mark.
-pub(crate) fn four_digits(value: f64) -> String {
+pub fn four_digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

@@ -10,21 +10,23 @@ use crate::axis::four_digits;
 use crate::figure::Figure;
 use crate::progress;
 use crate::study::{Level, Measure, Method, Study, Trained, length};
-use crate::svg::escape;
+use crate::svg::{dark_rules, escape};
 use crate::views;
 
-/// A page and the figures in it.
+/// A page, or its contents, and the figures in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The whole page.
+    /// The HTML.
     pub html: String,
     /// File names, without extension, and figures.
     pub figures: Vec<(String, Figure)>,
 }
 
+/// In a narrow window tables and figures scroll sideways at their own size: shrunk figures cannot be read. Paper does not
+/// scroll, so tables shrink there.
 const STYLE: &str = "
 :root{color-scheme:light dark;--paper:#fff;--ink:#1a1a1a;--muted:#5a5a5a;--rule:#dedede;--shade:#f5f5f3}
-@media (prefers-color-scheme:dark){:root{--paper:#16181d;--ink:#e8e8e8;--muted:#a8a8a8;--rule:#363a42;--shade:#1e2128}}
+@media screen and (prefers-color-scheme:dark){:root{--paper:#16181d;--ink:#e8e8e8;--muted:#a8a8a8;--rule:#363a42;--shade:#1e2128}}
 body{margin:2rem auto;padding:0 1rem;max-width:76rem;background:var(--paper);color:var(--ink);
 font:16px/1.5 'DejaVu Sans',Verdana,Arial,sans-serif}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.5rem;border-bottom:1px solid var(--rule)}
@@ -34,23 +36,41 @@ caption{text-align:left;padding:.3rem 0}th,td{padding:.3rem .7rem;text-align:rig
 th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid var(--rule);vertical-align:bottom;max-width:9rem}
 td small{display:block;color:var(--muted)}
 .note{padding:.4rem .8rem;border-left:3px solid #c04a00;background:var(--shade)}
-figure{margin:1rem 0}svg{max-width:100%;height:auto}
+figure{margin:1rem 0;overflow-x:auto}figure svg{max-width:100%;height:auto}
 pre{background:var(--shade);padding:.7rem 1rem;overflow-x:auto;font-size:.85rem;max-width:70rem}
-@media print{body{margin:0;max-width:none;font-size:11px}figure,table,pre{break-inside:avoid}pre{white-space:pre-wrap}}
+@media screen and (max-width:44rem){body{margin:1rem auto}figure svg{max-width:none}th,td{padding:.3rem .4rem}}
+@media print{body{margin:0;max-width:none;font-size:11px}figure,tr,pre{break-inside:avoid}h2{break-after:avoid}pre{white-space:pre-wrap}
+.wide,figure,pre{overflow:visible}table{font-size:8px}th,td{padding:.2rem .3rem;overflow-wrap:anywhere}thead th{max-width:6rem}}
 ";
 
 /// Writes the page. `version` is that of the program, for the last line.
 pub fn document(study: &Study<'_>, version: &str) -> Document {
-    let mut page = Writer { html: String::new(), figures: Vec::new() };
-    let names: Vec<&str> = study.methods.iter().map(|method| method.name.as_str()).collect();
-    let title = format!("{} on {}", names.join(", "), study.problem_name());
-    let _ = write!(
-        page.html,
+    let Document { html, figures } = contents(study);
+    let (title, style, version) = (escape(&title(study)), stylesheet(), escape(version));
+    let html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-        escape(&title)
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>{style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{html}\
+         <p class=\"muted\">Written by bqrl {version}.</p>\n</body>\n</html>\n"
     );
+    Document { html, figures }
+}
+
+/// "Deep-BQRL, PPO on asset-selling".
+pub fn title(study: &Study<'_>) -> String {
+    let names: Vec<&str> = study.methods.iter().map(|method| method.name.as_str()).collect();
+    format!("{} on {}", names.join(", "), study.problem_name())
+}
+
+/// The style sheet that the contents need, figures included.
+pub fn stylesheet() -> String {
+    format!("{STYLE}@media screen and (prefers-color-scheme:dark){{{}}}\n", dark_rules(|_| true))
+}
+
+/// Everything below the title. It has no style of its own, so that a page with a strict content security policy can show
+/// it: see [`stylesheet`].
+pub fn contents(study: &Study<'_>) -> Document {
+    let mut page = Writer { html: String::new(), figures: Vec::new() };
     progress_and_warnings(&mut page, study);
     lead(&mut page, study);
     tables::results(&mut page, study);
@@ -61,8 +81,6 @@ pub fn document(study: &Study<'_>, version: &str) -> Document {
     tables::seeds(&mut page, study);
     settings(&mut page, study);
     reading(&mut page, study);
-    let _ =
-        write!(page.html, "<p class=\"muted\">Written by bqrl {}.</p>\n</body>\n</html>\n", escape(version));
     Document { html: page.html, figures: page.figures }
 }
 
@@ -93,18 +111,17 @@ impl Writer {
             file = format!("{name}-{number}");
             number += 1;
         }
-        // HTML needs no namespace; ids must differ between figures on one page.
-        let hatch = format!("bqrl-hatch-{}", self.figures.len() + 1);
-        let svg = figure
-            .svg()
-            .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
-            .replace("bqrl-hatch", &hatch);
-        let _ = writeln!(self.html, "<figure>\n{svg}</figure>");
+        let svg = figure.inline(self.figures.len() + 1);
+        // It may scroll in a narrow window, so the keyboard must reach it.
+        let _ = writeln!(self.html, "<figure tabindex=\"0\">\n{svg}</figure>");
         self.figures.push((file, figure));
     }
 
     fn table(&mut self, caption: &str, head: &[String], rows: &[Vec<String>]) {
-        let _ = writeln!(self.html, "<div class=\"wide\"><table>\n<caption>{caption}</caption>\n<thead><tr>");
+        let _ = writeln!(
+            self.html,
+            "<div class=\"wide\" tabindex=\"0\"><table>\n<caption>{caption}</caption>\n<thead><tr>"
+        );
         for cell in head {
             let _ = writeln!(self.html, "<th scope=\"col\">{cell}</th>");
         }
@@ -201,6 +218,10 @@ fn learning(page: &mut Writer, study: &Study<'_>) {
             page.figure(name, views::learning_curves(study, title, &[measure], &taus));
         }
     }
+    if gap {
+        let figure = views::learning_curves(study, "Attained quantile", &[Measure::FinalQuantile], &taus);
+        page.figure("attained", figure);
+    }
     if known.contains(&Measure::MovingAverageReward) {
         let title = "Reward during training";
         let figure = views::learning_curves(study, title, &[Measure::MovingAverageReward], &taus);
@@ -276,9 +297,9 @@ fn settings(page: &mut Writer, study: &Study<'_>) {
             quoted(&summary.algo),
             quoted(&config)
         );
-        let _ = writeln!(page.html, "<pre>{}</pre>", escape(&command));
+        let _ = writeln!(page.html, "<pre tabindex=\"0\">{}</pre>", escape(&command));
         let lines: Vec<String> = run.config.lines().map(escape).collect();
-        let _ = writeln!(page.html, "<pre>{}</pre>", lines.join("\n"));
+        let _ = writeln!(page.html, "<pre tabindex=\"0\">{}</pre>", lines.join("\n"));
     }
 }
 

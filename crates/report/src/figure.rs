@@ -51,6 +51,15 @@ impl Figure {
         &self.svg
     }
 
+    /// The drawing as part of an HTML page, the figure with this number on it. The style is left to the page.
+    pub fn inline(&self, number: usize) -> String {
+        let (before, rest) = self.svg.split_once("<style>").expect("every figure has a style");
+        let (_, after) = rest.split_once("</style>\n").expect("a style ends");
+        // HTML needs no namespace; ids must differ between figures on one page.
+        let before = before.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
+        (before + after).replace("bqrl-hatch", &format!("bqrl-hatch-{number}"))
+    }
+
     /// The drawing as a PNG on white, with `scale` pixels per SVG unit.
     pub fn png(&self, scale: f32) -> Result<Vec<u8>, RenderError> {
         let tree = usvg::Tree::from_str(&self.svg, &options())?;

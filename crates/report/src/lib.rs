@@ -31,3 +31,6 @@ pub mod studies;
 pub mod study;
 mod svg;
 pub mod views;
+
+pub use self::axis::four_digits;
+pub use self::svg::escape;

@@ -18,6 +18,22 @@ pub fn three_decimals(value: f64) -> String {
     number((value * 1000.0).round() / 1000.0)
 }
 
+/// 1 − τ in words: "9 times in 10" for τ = 0.1.
+pub fn often(tau: f64) -> String {
+    let share = 1.0 - tau;
+    let whole = |n: &u32| {
+        let times = share * f64::from(*n);
+        (times - times.round()).abs() < 1e-9 && times.round() >= 1.0
+    };
+    match [2u32, 3, 4, 5, 10, 20, 100, 1000].into_iter().find(whole) {
+        Some(n) => {
+            let times = (share * f64::from(n)).round();
+            format!("{times} {} in {n}", if times == 1.0 { "time" } else { "times" })
+        }
+        None => format!("with probability {}", number(share)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +54,14 @@ mod tests {
     fn small_differences_are_rounded_away() {
         assert_eq!(three_decimals(0.12349), "0.123");
         assert_eq!(three_decimals(1234567.8), "1234568");
+    }
+
+    #[test]
+    fn levels_are_said_in_words() {
+        assert_eq!(often(0.1), "9 times in 10");
+        assert_eq!(often(0.5), "1 time in 2");
+        assert_eq!(often(0.75), "1 time in 4");
+        assert_eq!(often(0.05), "19 times in 20");
+        assert_eq!(often(0.1234), "with probability 0.8766");
     }
 }

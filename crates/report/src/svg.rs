@@ -222,7 +222,7 @@ fn decimals(value: f64, places: usize) -> String {
 }
 
 /// Makes `text` safe between tags and inside quoted attributes.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -401,17 +401,8 @@ impl Canvas {
     pub fn finish(self, title: &str, description: &str) -> Figure {
         let [width, height] = [self.width, self.height].map(number);
         let (title, description) = (escape(title), escape(description));
-        let mut dark = String::new();
-        for tone in Tone::ALL {
-            let (name, _, colour) = tone.entry();
-            for part in ["fill", "stroke"] {
-                let class = format!("bqrl-{part}-{name}");
-                // The hatch, which is not in the body, is drawn with the blank tone.
-                if tone == Tone::Blank || self.body.contains(&class) {
-                    let _ = write!(dark, ".{class}{{{part}:{colour}}}");
-                }
-            }
-        }
+        // The hatch, which is not in the body, is drawn with the blank tone.
+        let dark = dark_rules(|class| class.ends_with("-blank") || self.body.contains(class));
         let hatch = stroke_attributes(Tone::Blank, 1.2, "");
         let body = self.body;
         Figure::new(format!(
@@ -424,6 +415,21 @@ impl Canvas {
              {body}</svg>\n"
         ))
     }
+}
+
+/// The colours of dark mode, for the classes that are in use.
+pub(crate) fn dark_rules(in_use: impl Fn(&str) -> bool) -> String {
+    let mut dark = String::new();
+    for tone in Tone::ALL {
+        let (name, _, colour) = tone.entry();
+        for part in ["fill", "stroke"] {
+            let class = format!("bqrl-{part}-{name}");
+            if in_use(&class) {
+                let _ = write!(dark, ".{class}{{{part}:{colour}}}");
+            }
+        }
+    }
+    dark
 }
 
 fn fill_attributes(fill: Fill<'_>) -> String {

@@ -130,13 +130,18 @@ pub fn policies(study: &Study<'_>, method: &Method<'_>) -> Option<Figure> {
     if same {
         agents = method.agents().into_iter().take(PANELS).collect();
     }
-    let title = format!("Final policies of {}", method.name);
+    let title = format!("{} policies of {}", latest(method), method.name);
     let heading = |agent: &Trained<'_>| {
         let level =
             if same { "every τ".to_owned() } else { format!("τ = {}", four_digits(agent.facts().tau)) };
         format!("{level} · seed {}", agent.record.seed)
     };
     policy_panels(&title, problem, &agents, heading)
+}
+
+/// "Final", or "Latest" while a seed is training.
+fn latest(method: &Method<'_>) -> &'static str {
+    if method.agents().iter().all(Trained::is_done) { "Final" } else { "Latest" }
 }
 
 /// Policies side by side.

@@ -21,7 +21,7 @@ use toml::Table;
 
 pub use self::algos::{ALGOS, Algo, Levels};
 pub use self::layers::{Layers, paper_episodes, read_settings};
-pub use self::problem::ProblemConfig;
+pub use self::problem::{ProblemConfig, StartState};
 
 /// Everything that determines a run, except its seed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -1,11 +1,12 @@
 //! Which problem: a built-in one by its name, or an MDP file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use bqrl_mdp::csv;
+use bqrl_mdp::csv::{self, CsvError, Given};
 use bqrl_mdp::model::{Model, Problem};
 use bqrl_mdp::problems;
 use bqrl_runs::atomic;
@@ -25,10 +26,13 @@ pub struct ProblemConfig {
     pub horizon: Option<usize>,
     /// The start state; a file needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<u64>,
+    pub start: Option<StartState>,
     /// γ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discount: Option<f64>,
+    /// Whether to scale the probabilities of a file that miss 1 by rounding.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub normalise: bool,
     /// Parameters of a built-in problem.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
@@ -38,6 +42,31 @@ pub struct ProblemConfig {
     /// The copy of the MDP file in the directory of a run, which is read instead of the file itself.
     #[serde(skip)]
     pub copy: Option<PathBuf>,
+}
+
+/// The start state, by its id or by its name.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum StartState {
+    /// A number.
+    Id(u64),
+    /// A name.
+    Name(String),
+}
+
+impl From<&str> for StartState {
+    fn from(text: &str) -> Self {
+        text.trim().parse().map_or_else(|_| StartState::Name(text.trim().to_owned()), StartState::Id)
+    }
+}
+
+impl fmt::Display for StartState {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            StartState::Id(id) => write!(f, "{id}"),
+            StartState::Name(name) => write!(f, "{name}"),
+        }
+    }
 }
 
 impl ProblemConfig {
@@ -78,7 +107,7 @@ impl ProblemConfig {
     fn build(&self) -> Result<Problem, ConfigError> {
         let mut parameters: Vec<(String, String)> = self.parameters.clone().into_iter().collect();
         parameters.extend(self.horizon.map(|h| ("horizon".to_owned(), h.to_string())));
-        parameters.extend(self.start.map(|s| ("start".to_owned(), s.to_string())));
+        parameters.extend(self.start.as_ref().map(|s| ("start".to_owned(), s.to_string())));
         let mut problem = problems::build(&self.name, &parameters)?;
         if let Some(discount) = self.discount {
             let model = &problem.model;
@@ -96,15 +125,22 @@ impl ProblemConfig {
         if let Some((key, value)) = self.parameters.iter().next() {
             return Err(ConfigError::FileParameter { key: format!("{key}={value}") });
         }
-        let (Some(horizon), Some(start)) = (self.horizon, self.start) else {
-            return Err(ConfigError::FileNeeds { path: named });
+        let start = self.start.as_ref().map(StartState::to_string);
+        let given = Given {
+            horizon: self.horizon,
+            start: start.as_deref(),
+            discount: self.discount.unwrap_or(1.0),
+            normalise: self.normalise,
         };
         let read = || {
             let mut file = Copying { from: File::open(path)?, bytes: Vec::new() };
-            let problem = csv::read(&mut file, &self.name, horizon, start, self.discount.unwrap_or(1.0))?;
+            let problem = csv::read_with(&mut file, &self.name, &given)?;
             Ok((problem, file.bytes))
         };
-        read().map_err(|error| ConfigError::File { path: named, error })
+        read().map_err(|error| match error {
+            CsvError::Incomplete => ConfigError::FileNeeds { path: named },
+            error => ConfigError::File { path: named, error },
+        })
     }
 }
 

@@ -230,7 +230,7 @@ impl Search<'_> {
             }
             self.met(self.planner.policy(&Arc::new(swept.actions), Index::Residual(v)))
         } else {
-            let swept = self.planner.run(Some(v), cost, 0.0, true);
+            let swept = self.planner.run(Some(v), cost, 0.0, true, 0);
             tops[index].upper = tops[index].upper.min(bound(v, swept.root.at(0)));
             self.met(self.planner.policy(&Arc::new(swept.actions), Index::Collected))
         }

@@ -55,6 +55,11 @@ impl MeanPlan {
         self.actions[stage][state] as usize
     }
 
+    /// The mean of the rest of the return: action a at (h, s), then the mean-optimal policy.
+    pub(crate) fn value(&self, compiled: &Compiled, stage: usize, state: usize, action: usize) -> f64 {
+        mean_of(compiled, stage, state, action, &self.values[stage + 1])
+    }
+
     /// A_h(s, a).
     pub(crate) fn loss(&self, compiled: &Compiled, stage: usize, state: usize, action: usize) -> f64 {
         let mean = mean_of(compiled, stage, state, action, &self.values[stage + 1]);

@@ -32,8 +32,10 @@
 
 pub mod buffered;
 pub mod conditional;
+pub mod confident;
 pub mod export;
 pub mod mean;
+pub mod outlook;
 mod policy;
 pub mod robust;
 mod sweep;
@@ -174,6 +176,18 @@ impl<'a> Planner<'a> {
         reachable(&self.compiled, &self.ladders.collected)
     }
 
+    /// For each stage and state, the rewards that can have been collected there under this policy, rising.
+    pub fn visited_collected(&self, policy: &dyn Policy) -> Vec<Vec<Vec<f64>>> {
+        let collected = &self.ladders.collected;
+        let mut visited = vec![vec![Vec::new(); self.compiled.n_states]; self.compiled.horizon];
+        forward(&self.compiled, collected, policy, |stage, state, mass| {
+            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            visited[stage][state] = values;
+        });
+        visited
+    }
+
     /// For each stage and state, the most likely collected reward of the policy there; for states that it does not visit at
     /// that stage, the most likely collected reward at that stage. `None` if no decision can be due.
     pub fn typical_collected(&self, policy: &dyn Policy) -> Vec<Vec<Option<f64>>> {
@@ -210,10 +224,17 @@ impl<'a> Planner<'a> {
 
     /// A pass over residual targets.
     fn residual_pass(&self, cost: Cost, mean_price: f64, keep_policy: bool) -> Swept {
-        self.run(None, cost, mean_price, keep_policy)
+        self.run(None, cost, mean_price, keep_policy, 0)
     }
 
-    fn run(&self, anchor: Option<f64>, cost: Cost, mean_price: f64, keep_policy: bool) -> Swept {
+    fn run(
+        &self,
+        anchor: Option<f64>,
+        cost: Cost,
+        mean_price: f64,
+        keep_policy: bool,
+        keep_rows: usize,
+    ) -> Swept {
         self.passes.set(self.passes.get() + 1);
         let (pass, horizon, progress) = (self.passes.get(), self.compiled.horizon, self.progress);
         let ladder = if anchor.is_some() { &self.ladders.collected } else { &self.ladders.residual };
@@ -225,6 +246,7 @@ impl<'a> Planner<'a> {
             cost,
             mean_price,
             keep_policy,
+            keep_rows,
             arch: pulp::Arch::new(),
             progress: &|stages| progress(pass, stages, horizon),
         }

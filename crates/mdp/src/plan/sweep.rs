@@ -109,6 +109,8 @@ pub(crate) struct Pass<'a> {
     /// 1/λ; with 0 the mean only breaks ties.
     pub mean_price: f64,
     pub keep_policy: bool,
+    /// Keep ℓ of every stage and state, up to this many numbers in all.
+    pub keep_rows: usize,
     /// The vectors to use; results are the same bits with any.
     pub arch: pulp::Arch,
     /// Called with the number of stages done.
@@ -121,6 +123,8 @@ pub(crate) struct Swept {
     pub root: Row,
     /// Present if requested.
     pub actions: ActionTable,
+    /// ℓ per stage 0..=H and state, the last state being the end of an episode. Empty if not requested, or too large.
+    pub rows: Vec<Vec<Row>>,
     /// (transition × target) updates made.
     pub updates: u64,
 }
@@ -131,6 +135,8 @@ impl Pass<'_> {
         let mut later: Vec<Row> = vec![self.final_row(horizon, false); n_states];
         later.push(self.final_row(horizon, true));
         let mut actions = Vec::new();
+        let mut kept = Vec::new();
+        let mut may_keep = self.keep_rows;
         let mut updates = 0;
         for stage in (0..horizon).rev() {
             let alive = &self.compiled.alive[stage];
@@ -161,11 +167,15 @@ impl Pass<'_> {
                 }
             }
             actions.push(stage_actions);
-            later = rows;
+            let last = std::mem::replace(&mut later, rows);
+            keep(&mut kept, &mut may_keep, last);
             (self.progress)(horizon - stage);
         }
         actions.reverse();
-        Swept { root: self.root(&later), actions, updates }
+        let root = self.root(&later);
+        keep(&mut kept, &mut may_keep, later);
+        kept.reverse();
+        Swept { root, actions, rows: kept, updates }
     }
 
     /// The cost itself, on the rungs of a stage at which an episode ends.
@@ -301,6 +311,19 @@ impl Pass<'_> {
         let end = starts.iter().map(|(row, _)| row.end()).max().unwrap_or(0);
         let mixed = |rung| starts.iter().map(|(row, p)| p * row.at(rung)).sum();
         Row { first, values: (first..end).map(mixed).collect() }
+    }
+}
+
+/// Keeps the rows of a stage, or drops those of all stages once they are too many.
+fn keep(kept: &mut Vec<Vec<Row>>, may_keep: &mut usize, rows: Vec<Row>) {
+    // A row without values takes space too.
+    let cells: usize = rows.iter().map(|row| row.values.len() + 4).sum();
+    if cells <= *may_keep {
+        *may_keep -= cells;
+        kept.push(rows);
+    } else {
+        *may_keep = 0;
+        kept.clear();
     }
 }
 
@@ -457,6 +480,7 @@ mod tests {
                 cost,
                 mean_price,
                 keep_policy,
+                keep_rows: 0,
                 arch,
                 progress,
             }

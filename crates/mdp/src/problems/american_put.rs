@@ -19,7 +19,7 @@
 //! and 23.44 at τ = .9 in the same way; at τ = .1 it is 0.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, outcome};
-use crate::model::{Kernel, Model, Problem};
+use crate::model::{Data, Kernel, Model, Problem};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "american-put",
@@ -108,7 +108,14 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let model = Kernel::new(states.len(), actions.len(), rows)
         .and_then(|kernel| Model::new(vec![kernel], horizon, (-rate * dt).exp(), vec![(most, 1.0)]))
         .expect("parameters within their ranges make a Markov decision process");
-    Ok(Problem { name: INFO.name.to_owned(), model, states, actions, ordered: INFO.ordered })
+    Ok(Problem {
+        name: INFO.name.to_owned(),
+        model,
+        states,
+        actions,
+        ordered: INFO.ordered,
+        data: Data::default(),
+    })
 }
 
 #[cfg(test)]

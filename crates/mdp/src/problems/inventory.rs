@@ -3,7 +3,8 @@
 //! ```text
 //! states    stock s = 0..capacity at the start of a period, never terminal             capacity = 10
 //! order q   a = min(q, capacity − s) units arrive at once; q = 0..capacity
-//!           demand D ~ Poisson(demand); min(s + a, D) units are sold, the rest of D is lost
+//!           demand D ~ Poisson(demand), or as often as in a file of observed demands (`demand=@FILE.csv`);
+//!           min(s + a, D) units are sold, the rest of D is lost
 //!           s' = s + a − min(s + a, D)
 //! reward    price·min(s + a, D) − cost·a − holding·s'                                  8, 4, 1
 //! start     s = 0, H = 12 periods; stock left at the end is worth nothing
@@ -13,8 +14,16 @@
 //! the first periods decides which risks are still worth taking. By default the best mean is 152.11; its policy has Q_τ = 116, 152, 188 at
 //! τ = .1, .5, .9, the best possible is 128, 162, 197.
 
-use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
+use std::fs::File;
+use std::io::Read;
+
+use super::{
+    Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, parse_number, tabulate,
+};
 use crate::model::Problem;
+use crate::records::{Column, RecordError, Records};
+
+const DEMAND: &str = "a number from 0 to 100, or @FILE.csv";
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "inventory",
@@ -30,8 +39,8 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
         Parameter {
             name: "demand",
             default: "4",
-            allowed: Allowed::Number(0.0, 100.0),
-            meaning: "mean of the Poisson demand of a period",
+            allowed: Allowed::Text(DEMAND),
+            meaning: "mean of the Poisson demand of a period; or observed demands: a column demand, and optionally count",
         },
         Parameter {
             name: "price",
@@ -62,6 +71,67 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
     table,
 };
 
+/// The largest demand that a file may name.
+const MOST_DEMAND: u64 = 1_000_000;
+
+const COLUMNS: &[Column] = &[
+    Column::required("demand", &["value", "quantity", "units", "sales", "d"]),
+    Column::optional("count", &["n", "frequency", "times"]),
+];
+
+/// The law of the demand of a period.
+enum Demand {
+    Poisson(f64),
+    /// Demands with how often each was observed.
+    Observed(Vec<(u64, f64)>),
+}
+
+impl Demand {
+    fn new(text: &str) -> Result<Self, String> {
+        let Some(path) = text.strip_prefix('@') else {
+            let mean = parse_number(text).filter(|mean| (0.0..=100.0).contains(mean));
+            return mean.map(Demand::Poisson).ok_or_else(|| DEMAND.to_owned());
+        };
+        let file = File::open(path).map_err(|error| format!("a file that can be read ({error})"))?;
+        Self::read(file).map_err(|error| format!("a file of demands ({error})"))
+    }
+
+    fn read(file: impl Read) -> Result<Self, RecordError> {
+        let mut records = Records::new(file, COLUMNS, "a file of demands")?;
+        let mut observed = Vec::new();
+        while let Some(line) = records.next_line()? {
+            let demand = records.field(line, 0).id()?;
+            if demand > MOST_DEMAND {
+                return Err(records.field(line, 0).refuse("a demand of at most 1000000"));
+            }
+            let count = if records.has(1) { records.field(line, 1).number()? } else { 1.0 };
+            if count < 0.0 {
+                return Err(records.field(line, 1).refuse("a number that is not negative"));
+            }
+            observed.push((demand, count));
+        }
+        let total: f64 = observed.iter().map(|(_, count)| count).sum();
+        if !(total > 0.0 && total.is_finite()) {
+            return Err(RecordError::NoRows);
+        }
+        Ok(Demand::Observed(observed.into_iter().map(|(demand, count)| (demand, count / total)).collect()))
+    }
+
+    /// P(min(D, most) = d) for d = 0..=most.
+    fn truncated(&self, most: usize) -> Vec<f64> {
+        match self {
+            Demand::Poisson(mean) => truncated_poisson(*mean, most),
+            Demand::Observed(observed) => {
+                let mut law = vec![0.0; most + 1];
+                for &(demand, probability) in observed {
+                    law[(demand as usize).min(most)] += probability;
+                }
+                law
+            }
+        }
+    }
+}
+
 /// P(min(D, most) = d) for d = 0..=most, D ~ Poisson(mean).
 fn truncated_poisson(mean: f64, most: usize) -> Vec<f64> {
     let mut law = Vec::with_capacity(most + 1);
@@ -79,15 +149,15 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let start = parameters.count_within("start", 0, capacity)?;
     let [price, cost, holding] = ["price", "cost", "holding"].map(|name| parameters.count(name) as f64);
 
+    let demand = Demand::new(parameters.text("demand")).map_err(|want| parameters.refuse("demand", want))?;
+
     let mut rows = Vec::new();
     for stock in 0..=capacity {
         for order in 0..=capacity {
             let arriving = order.min(capacity - stock);
             let available = stock + arriving;
             // Demand beyond the stock is lost: only min(D, available) matters.
-            for (sold, probability) in
-                truncated_poisson(parameters.number("demand"), available).into_iter().enumerate()
-            {
+            for (sold, probability) in demand.truncated(available).into_iter().enumerate() {
                 let left = available - sold;
                 let reward = price * sold as f64 - cost * arriving as f64 - holding * left as f64;
                 rows.push((stock, order, outcome(probability, left, reward)));
@@ -146,5 +216,27 @@ mod tests {
                 assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-12);
             }
         }
+    }
+
+    #[test]
+    fn observed_demands_replace_the_poisson_law() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("demand.csv");
+        let at = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let demand = format!("@{}", path.display());
+            try_built("inventory", &[("capacity", "2"), ("demand", &demand)])
+        };
+        // Demands 0, 1, 1 and 7: with two units in stock, 2 are sold 1 time in 4.
+        for text in ["demand\n0\n1\n1\n7\n", "Units;Count\n0;1\n1;2\n7;1,0\n"] {
+            let row = at(text).unwrap().model.outcomes(0, 2, 0).to_vec();
+            assert_eq!(row, [outcome(0.25, 0, 16.0), outcome(0.5, 1, 7.0), outcome(0.25, 2, -2.0)]);
+        }
+        let message = at("demand\n-1\n").unwrap_err().to_string();
+        assert!(message.contains("line 2, column demand: want a non-negative integer"), "{message}");
+        let missing = try_built("inventory", &[("demand", "@nowhere.csv")]).unwrap_err().to_string();
+        assert!(missing.contains("a file that can be read"), "{missing}");
+        let wrong = try_built("inventory", &[("demand", "-1")]).unwrap_err().to_string();
+        assert_eq!(wrong, "inventory: demand must be a number from 0 to 100, or @FILE.csv, got \"-1\"");
     }
 }

@@ -21,7 +21,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::model::{Kernel, Model, Outcome, Problem};
+use crate::model::{Data, Kernel, Model, Outcome, Problem};
 
 static PROBLEMS: [ProblemInfo; 9] = [
     asset_selling::INFO,
@@ -225,7 +225,14 @@ fn tabulate(
     let kernel = Kernel::new(states.len(), actions.len(), rows);
     let model = kernel.and_then(|kernel| Model::new(vec![kernel], horizon, 1.0, vec![(start, 1.0)]));
     let model = model.expect("parameters within their ranges make a Markov decision process");
-    Problem { name: info.name.to_owned(), model, states, actions, ordered: info.ordered }
+    Problem {
+        name: info.name.to_owned(),
+        model,
+        states,
+        actions,
+        ordered: info.ordered,
+        data: Data::default(),
+    }
 }
 
 /// Names for states or actions that are numbered 0..n.

@@ -11,6 +11,8 @@ use crate::study::{Axis, Level, Measure, Method, Study, Trained};
 
 /// Points of a curve: one per unit of a narrow plot, few enough for a small file after 100 000 episodes.
 const POINTS: usize = 250;
+/// The colour of what curves are compared with: no method has it unless there are nine.
+const REFERENCE: usize = 8;
 
 /// Measures over training: a row of panels per measure, one per level.
 pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], taus: &[f64]) -> Figure {
@@ -27,6 +29,13 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
             .flat_map(|(colour, method)| curves_of(method, colour, measure, tau, axis))
             .collect(),
     };
+    let panel = |measure: Measure, tau: f64| {
+        let mut panel = panel(measure, tau);
+        if measure == Measure::FinalQuantile {
+            panel.curves.extend(best_possible(study, tau, &panel.curves));
+        }
+        panel
+    };
     let panels: Vec<CurvePanel> =
         measures.iter().flat_map(|&measure| taus.iter().map(move |&tau| panel(measure, tau))).collect();
     let mut notes = Vec::new();
@@ -37,7 +46,8 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
     if !shared_scale && panels.len() > 1 {
         notes.push("each panel has its own scale");
     }
-    if panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.dotted) {
+    let mut curves = panels.iter().flat_map(|panel| &panel.curves);
+    if curves.any(|curve| curve.dotted && curve.colour != REFERENCE) {
         notes.push("dotted: the stochastic policy itself; the other curve: its most probable actions");
     }
     if study.runs.iter().any(|run| !run.is_finished()) {
@@ -50,6 +60,15 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
         shared_scale,
         note: notes.join("; "),
     })
+}
+
+/// Q*_τ as a dotted line as long as the longest curve, where it is known.
+fn best_possible(study: &Study<'_>, tau: f64, curves: &[Curve]) -> Option<Curve> {
+    let best = study.methods.iter().find_map(|method| method.level(tau)?.facts.best_quantile)?;
+    let end = curves.iter().filter_map(|curve| curve.points.last()).map(|point| point.x).fold(0.0, f64::max);
+    let label = if study.is_exact() { "best possible" } else { "best known" };
+    let points = [0.0, end].map(|x| CurvePoint { x, mean: best, band: None }).to_vec();
+    (end > 0.0).then(|| Curve { label: label.to_owned(), colour: REFERENCE, dotted: true, points })
 }
 
 fn curves_of<'a>(method: &Method<'a>, colour: usize, measure: Measure, tau: f64, axis: Axis) -> Vec<Curve> {

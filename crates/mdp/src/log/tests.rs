@@ -1,0 +1,198 @@
+use std::fmt::Write as _;
+
+use super::*;
+use crate::counts::Seen;
+use crate::csv::{self, Given};
+use crate::model::Problem;
+
+const HEADER: &str = "episode,stage,state,action,reward,next_state,end\n";
+const GIVEN: Given = Given { horizon: None, start: None, discount: 1.0, normalise: false };
+
+fn fitted(text: &str) -> Fitted {
+    fit(text.as_bytes(), "log", &Options::default()).unwrap()
+}
+
+fn with_header(rows: &str) -> String {
+    format!("{HEADER}{rows}")
+}
+
+fn message(rows: &str) -> String {
+    let message = fit(with_header(rows).as_bytes(), "log", &Options::default()).unwrap_err().to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+fn note(fitted: &Fitted, part: &str) -> String {
+    let found = fitted.notes.iter().find(|note| note.contains(part));
+    found.unwrap_or_else(|| panic!("no note about {part:?} in {:?}", fitted.notes)).clone()
+}
+
+fn seen(problem: &Problem, state: &str, action: &str) -> Vec<(String, f64, u64, u64, bool)> {
+    let place = |names: &[String], name: &str| names.iter().position(|n| n == name).unwrap();
+    let (state, action) = (place(&problem.states, state), place(&problem.actions, action));
+    let counts = problem.data.counts.as_ref().unwrap();
+    let shown = |s: &Seen| (problem.states[s.next as usize].clone(), s.reward, s.count, s.check, s.ends);
+    counts.seen(0, state, action).iter().map(shown).collect()
+}
+
+/// Two episodes of two stages with names.
+const TWO: &str =
+    "1,0,low,order,-4,high,0\n1,1,high,wait,3,low,1\n2,0,low,order,-4,low,0\n2,1,low,wait,0,low,1\n";
+
+#[test]
+fn a_log_becomes_a_table_with_counts() {
+    let fitted = fitted(&with_header(TWO));
+    assert_eq!((fitted.episodes, fitted.transitions, fitted.unseen_pairs), (2, 4, 1));
+    let problem = &fitted.problem;
+    assert_eq!(problem.states, ["high", "low"]);
+    assert_eq!(problem.actions, ["order", "wait"]);
+    assert_eq!((problem.model.horizon(), problem.model.start()), (2, &[(1, 1.0)][..]));
+    // Episode 2 is kept apart to check a plan.
+    assert_eq!(
+        seen(problem, "low", "order"),
+        [("high".into(), -4.0, 1, 0, false), ("low".into(), -4.0, 1, 1, false)]
+    );
+    assert!(
+        note(&fitted, "never tried")
+            .contains("1 (state, action) pairs were never tried: order in state high")
+    );
+    assert_eq!(note(&fitted, "horizon"), "the horizon is 2, the length of the longest episode");
+}
+
+#[test]
+fn a_fitted_table_survives_writing_and_reading() {
+    for by_stage in [false, true] {
+        let options = Options { by_stage, ..Options::default() };
+        let problem = fit(with_header(TWO).as_bytes(), "log", &options).unwrap().problem;
+        let mut bytes = Vec::new();
+        csv::write(&problem, &mut bytes).unwrap();
+        let again = csv::read_with(&bytes[..], "log", &GIVEN).unwrap();
+        assert_eq!(again, problem);
+    }
+}
+
+#[test]
+fn semicolons_tabs_decimal_commas_synonyms_and_any_order_mean_the_same() {
+    let want = fitted(&with_header(TWO)).problem;
+    let rows = "Done;Episode ID;t;S;A;R;Next State\n1;2;1;low;wait;0,0;low\n0;1;0;low;order;-4,0;high\n\
+                0;2;0;low;order;-4;low\n1;1;1;high;wait;3;low\n";
+    for text in [rows.to_owned(), rows.replace(';', "\t")] {
+        // The episodes are numbered as they appear, so the other one is kept apart.
+        let got = fitted(&text).problem;
+        assert_eq!((&got.states, &got.actions, &got.model), (&want.states, &want.actions, &want.model));
+    }
+}
+
+#[test]
+fn stage_next_state_and_end_may_be_left_out() {
+    let text = "episode,state,action,reward\n1,low,order,-4\n1,high,wait,3\n2,low,order,-4\n2,low,wait,0\n";
+    let fitted = fitted(text);
+    assert_eq!(fitted.problem.states, ["end", "high", "low"]);
+    assert_eq!(seen(&fitted.problem, "high", "wait"), [("end".into(), 3.0, 1, 0, true)]);
+    note(&fitted, "no column says where episodes end");
+}
+
+#[test]
+fn a_gap_in_the_stages_is_named_with_its_row() {
+    assert_eq!(
+        message("1,0,a,x,0,b,0\n1,2,b,x,0,a,1\n"),
+        "line 3: episode 1 goes from stage 0 to stage 2, stage 1 is missing"
+    );
+    assert_eq!(
+        message("1,1,a,x,0,b,1\n2,2,b,x,0,a,1\n"),
+        "line 3: episode 2 begins at stage 2, the first stage of the log is 1"
+    );
+    assert_eq!(
+        message("1,0,a,x,0,b,0\n1,0,b,x,0,a,1\n"),
+        "line 3: episode 1 has stage 0 twice, the first time in line 2"
+    );
+}
+
+#[test]
+fn an_episode_without_an_end_counts_and_is_named() {
+    let fitted = fitted(&with_header("1,0,a,x,0,b,0\n1,1,b,x,0,c,0\n1,2,c,x,0,a,1\n7,0,a,x,0,b,0\n"));
+    assert_eq!(
+        note(&fitted, "without an end"),
+        "1 episode without an end, the first is episode 7 (line 5): the transitions count, what would follow is unknown"
+    );
+    assert_eq!(seen(&fitted.problem, "a", "x"), [("b".into(), 0.0, 2, 1, false)]);
+}
+
+#[test]
+fn a_next_state_that_never_occurs_is_named_and_is_no_known_end() {
+    let fitted = fitted(&with_header("1,0,a,x,0,b,0\n1,1,b,x,0,a,1\n2,0,a,x,5,nowhere,0\n"));
+    assert!(note(&fitted, "never left").starts_with(
+        "1 state is entered but never left, and no episode ends there; the first is nowhere (line 4)"
+    ));
+    assert_eq!(seen(&fitted.problem, "a", "x")[1], ("nowhere".into(), 5.0, 1, 1, false));
+    // Where an episode does end, it is one.
+    let fitted = self::fitted(&with_header("1,0,a,x,0,b,0\n1,1,b,x,0,a,1\n2,0,a,x,5,goal,1\n"));
+    assert_eq!(seen(&fitted.problem, "a", "x")[1], ("goal".into(), 5.0, 1, 1, true));
+}
+
+#[test]
+fn an_end_in_a_state_that_others_leave_gets_a_state_of_its_own() {
+    let fitted = fitted(&with_header("1,0,0,0,0,1,0\n1,1,1,0,0,0,1\n2,0,0,0,9,1,1\n"));
+    assert_eq!(fitted.problem.states, ["0", "1", "2"]);
+    assert_eq!(
+        seen(&fitted.problem, "0", "0"),
+        [("1".into(), 0.0, 1, 0, false), ("2".into(), 9.0, 1, 1, true)]
+    );
+    note(&fitted, "the ends lead to the state 2");
+}
+
+#[test]
+fn two_rewards_for_one_transition_are_two_outcomes_and_are_named() {
+    let fitted = fitted(&with_header("1,0,a,x,2,b,1\n2,0,a,x,3,b,1\n"));
+    assert_eq!(seen(&fitted.problem, "a", "x").len(), 2);
+    assert!(
+        note(&fitted, "different rewards").contains("state a, action x to b pays 2 (line 2) and 3 (line 3)")
+    );
+}
+
+#[test]
+fn rows_that_contradict_each_other_are_refused() {
+    assert_eq!(
+        message("1,0,a,x,0,b,0\n1,1,c,x,0,a,1\n"),
+        "line 3: episode 1 is in state c, but line 2 led to state b"
+    );
+    assert_eq!(
+        message("1,0,a,x,0,b,1\n1,1,b,x,0,a,1\n"),
+        "line 3: episode 1 goes on after its end in line 2"
+    );
+}
+
+#[test]
+fn an_empty_log_and_wrong_values_are_refused() {
+    assert_eq!(message(""), "there are no rows after the header");
+    assert_eq!(fit(&b""[..], "log", &Options::default()).unwrap_err().to_string(), "the file is empty");
+    assert_eq!(message("1,0,a,,0,b,1\n"), "line 2, column action: want a name or a number, got \"\"");
+    assert_eq!(message("1,0,a,x,much,b,1\n"), "line 2, column reward: want a finite number, got \"much\"");
+    assert_eq!(message("1,0,a,x,0,b,maybe\n"), "line 2, column end: want true or false, got \"maybe\"");
+    assert_eq!(
+        fit(&b"state,action\n"[..], "log", &Options::default()).unwrap_err().to_string(),
+        "missing column episode, reward, the header reads \"state,action\""
+    );
+    let short = Options { horizon: Some(1), ..Options::default() };
+    assert_eq!(
+        fit(with_header(TWO).as_bytes(), "log", &short).unwrap_err().to_string(),
+        "line 3: stage 1 is beyond the horizon 1; the first stage of the log is 0"
+    );
+}
+
+#[test]
+fn continuous_columns_are_put_into_bins_with_reported_cut_points() {
+    let mut text = HEADER.to_owned();
+    for i in 0..100 {
+        let _ = writeln!(text, "{i},0,{},x,{},0.5,1", f64::from(i) / 10.0, f64::from(i) / 7.0);
+    }
+    let bins = vec![(Binned::State, 4), (Binned::Reward, 2)];
+    let fitted = fit(text.as_bytes(), "log", &Options { bins, ..Options::default() }).unwrap();
+    assert_eq!(fitted.cuts[0].points, [0.0, 2.5, 5.0, 7.5]);
+    assert_eq!(fitted.cuts[1].points, [0.0, 50.0 / 7.0]);
+    // One stage: no state is entered early, so there are the four bins and nothing else.
+    assert_eq!(fitted.problem.states, ["0 to 2.5", "2.5 to 5", "5 to 7.5", "7.5 and more"]);
+    let bins = vec![(Binned::State, 4)];
+    let error = fit(with_header(TWO).as_bytes(), "log", &Options { bins, ..Options::default() }).unwrap_err();
+    assert_eq!(error.to_string(), "line 2, column state: want a number to put into bins, got \"low\"");
+}

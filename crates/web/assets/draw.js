@@ -1,0 +1,133 @@
+// Small pieces of SVG and text that the dial and the player share.
+
+const NAMESPACE = "http://www.w3.org/2000/svg";
+
+/** An SVG element with attributes, appended to its parent. */
+export function add(parent, name, attributes = {}, text = "") {
+  const element = document.createElementNS(NAMESPACE, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text) element.textContent = text;
+  parent.append(element);
+  return element;
+}
+
+/** An HTML element with text. */
+export function html(name, text = "", attributes = {}) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+/** Four digits, a real minus, no trailing zeros. */
+export function number(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const text = size >= 1e6 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  return text.replace("-", "−");
+}
+
+/** A probability in per cent; never 100 % or 0 % unless it is certain. */
+export function percent(value) {
+  if (value >= 1 - 1e-12) return "100 %";
+  if (value <= 1e-12) return "0 %";
+  const shown = Math.min(99.9, Math.max(0.1, 100 * value));
+  return `${Number(shown.toPrecision(3))} %`;
+}
+
+/** Round numbers that cover a range, about `most` of them. */
+export function ticks([low, high], most = 6) {
+  const raw = (high - low || 1) / most;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
+  const first = Math.ceil(low / step - 1e-9);
+  const values = [];
+  for (let k = first; k * step <= high + step * 1e-9; k += 1) values.push(Number((k * step).toPrecision(12)));
+  return values;
+}
+
+/** A frame with axes; returns the functions that turn values into coordinates. */
+export function frame(svg, { width, height, x, y, xTitle, yTitle, yFormat = number }) {
+  const [left, right, top, bottom] = [58, 14, 10, 44];
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("width", width);
+  svg.setAttribute("height", height);
+  for (const old of [...svg.children].filter((child) => child.tagName !== "title")) old.remove();
+  const scaleX = (value) => left + ((value - x[0]) / (x[1] - x[0] || 1)) * (width - left - right);
+  const scaleY = (value) => height - bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (height - top - bottom);
+  for (const value of ticks(y, 5)) {
+    add(svg, "line", { x1: left, x2: width - right, y1: scaleY(value), y2: scaleY(value), class: "rule" });
+    add(svg, "text", { x: left - 6, y: scaleY(value) + 4, class: "tick end" }, yFormat(value));
+  }
+  for (const value of ticks(x, 7)) {
+    add(svg, "line", { x1: scaleX(value), x2: scaleX(value), y1: height - bottom, y2: height - bottom + 4, class: "axis" });
+    add(svg, "text", { x: scaleX(value), y: height - bottom + 16, class: "tick middle" }, number(value));
+  }
+  add(svg, "line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "axis" });
+  add(svg, "text", { x: (left + width - right) / 2, y: height - 8, class: "tick middle" }, xTitle);
+  const middle = (top + height - bottom) / 2;
+  add(svg, "text", { x: 12, y: middle, class: "tick middle", transform: `rotate(-90 12 ${middle})` }, yTitle);
+  return { scaleX, scaleY, left, right: width - right, top, bottom: height - bottom };
+}
+
+// Okabe and Ito's colours, which colour-blind readers can tell apart; a ramp from dark to light where there are more actions.
+const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c"];
+const WHITE_ON = ["#0072b2"];
+const RAMP = [[0, 32, 77], [64, 77, 107], [124, 123, 120], [187, 175, 113], [255, 234, 70]];
+
+/** The colour of an action among so many. */
+export function colour(action, actions) {
+  if (actions <= COLOURS.length) return COLOURS[action];
+  const place = (action / (actions - 1)) * (RAMP.length - 1);
+  const below = Math.min(Math.floor(place), RAMP.length - 2);
+  const mix = RAMP[below].map((from, k) => Math.round(from + (RAMP[below + 1][k] - from) * (place - below)));
+  return `rgb(${mix.join(",")})`;
+}
+
+/** Black or white, whichever can be read on the colour of an action. */
+export function ink(action, actions) {
+  if (actions <= COLOURS.length) return WHITE_ON.includes(COLOURS[action]) ? "#fff" : "#000";
+  return action / (actions - 1) < 0.5 ? "#fff" : "#000";
+}
+
+/** A letter or two for each action: the first letters that tell them apart, or the number. */
+export function letters(actions) {
+  for (const length of [1, 2]) {
+    const short = actions.map((name) => name.slice(0, length));
+    if (new Set(short).size === actions.length) return short;
+  }
+  return actions.map((_, index) => String(index));
+}
+
+/** "9 times in 10". */
+export function times(percentLevel) {
+  let [above, of] = [100 - percentLevel, 100];
+  for (const divisor of [2, 2, 5, 5]) {
+    if (above % divisor === 0 && of % divisor === 0) [above, of] = [above / divisor, of / divisor];
+  }
+  return `${above} ${above === 1 ? "time" : "times"} in ${of}`;
+}
+
+/** Keeps a selection in the address, so that it can be sent to somebody. */
+export function remember(changes) {
+  const address = new URL(location.href);
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) address.searchParams.delete(key);
+    else address.searchParams.set(key, value);
+  }
+  history.replaceState(null, "", address);
+}
+
+/** JSON from the server, or an error with its words. Waits while another problem is being planned. */
+export async function get(address) {
+  for (let tries = 0; ; tries += 1) {
+    const response = await fetch(address);
+    if (response.status === 503 && tries < 100) {
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      continue;
+    }
+    const data = await response.json();
+    if (!response.ok) throw new Error(data.error);
+    return data;
+  }
+}
