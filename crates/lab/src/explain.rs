@@ -16,7 +16,7 @@ pub struct Choice {
     pub action: usize,
     /// P(R ≥ target), if it is taken now and the policy decides afterwards.
     pub chance: f64,
-    /// E[R], likewise, with the reward collected so far.
+    /// `E[R]`, likewise, with the reward collected so far.
     pub expected: f64,
     /// Whether the policy takes it.
     pub chosen: bool,
