@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A small a suits costs that hardly vary, a large one costs that do; [`STAKES`] are tried, each with its share of δ'. The least over
-//! all a is the maximum of E[F] over a ball n·KL(p̂‖p) ≤ ln(1/δ') in which mass may also go to outcomes that were never seen, at
+//! all a is the maximum of `E[F]` over a ball n·KL(p̂‖p) ≤ ln(1/δ') in which mass may also go to outcomes that were never seen, at
 //! cost 1: unseen outcomes are expected to fail, and an action that was never tried has B = 1.
 //!
 //! **Why it is valid although U_{h+1} comes from the same data.** B_a never decreases if a cost does not decrease. So U_{h+1} ≥ F_{h+1}
