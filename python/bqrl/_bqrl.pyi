@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Learner",
+    "PageServer",
     "PlannedPolicy",
     "Problem",
     "Simulator",
