@@ -47,7 +47,7 @@ struct Report<'a> {
     actions: Vec<Worth<'a>>,
 }
 
-/// What an action is worth.
+/// The value of an action.
 #[derive(Serialize)]
 struct Worth<'a> {
     action: &'a str,

@@ -53,7 +53,7 @@ pub struct Trial {
     pub estimate: f64,
     /// The true Q_τ of the policy that is planned on the estimates.
     pub estimate_truth: f64,
-    /// What the L1 ball promises on the same log.
+    /// The promise of the L1 ball on the same log.
     pub l1: f64,
 }
 

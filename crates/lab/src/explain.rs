@@ -1,4 +1,4 @@
-//! What each action is worth at one point x = (h, s, c): the chance to reach the target, and the expected total.
+//! The value of each action at one point x = (h, s, c): the chance to reach the target, and the expected total.
 //!
 //! The action is taken once; from then on the policy decides. Both numbers are exact on the table.
 

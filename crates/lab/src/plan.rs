@@ -113,7 +113,7 @@ pub struct Level {
     pub promise: Option<Promise>,
 }
 
-/// What the data behind a table support.
+/// The promises that the data of a table support.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Promise {
     /// The confidence.

@@ -58,7 +58,7 @@ pub struct Fitted {
     pub unseen_pairs: usize,
     /// The bins that were made.
     pub cuts: Vec<Cut>,
-    /// What a reader should know about the data.
+    /// Remarks on the data, for the reader.
     pub notes: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ fn episodes(n: usize) -> String {
     if n == 1 { "1 episode".to_owned() } else { format!("{n} episodes") }
 }
 
-/// What happens on arrival in each state (of each stage, if there is a table per stage).
+/// The meaning of an arrival in each state: the episode goes on or ends (of each stage, if there is a table per stage).
 struct Arrivals {
     stages: usize,
     horizon: usize,
