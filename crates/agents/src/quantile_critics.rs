@@ -11,7 +11,8 @@
 //!
 //! The three agents differ in a⁺, the next action that y continues with, and in the score that they act by; these are in their own
 //! files. Choices that the paper leaves open, for all three (decision 0011): hidden layers are normalised; r is the sum of the next
-//! ⌈H/100⌉ rewards, at most five, and x' follows the last of them; ζ is larger during the first updates.
+//! ⌈H/100⌉ rewards, at most five, and x' follows the last of them; without optimism, y is clipped to what was seen; ζ is larger
+//! during the first updates, and weight decay and learning rate fall later on.
 //!
 //! Optimism: every action has the value `optimism` σ at first. Where states are indices without an order, a network forgets this for
 //! actions that were never tried. There, an action that was tried fewer than `optimistic_tries` times in a state also learns from
@@ -183,8 +184,9 @@ const MOST_EARLY: f64 = 16.0;
 /// ζ is at least min(EARLY_ZETA, 100/updates).
 const EARLY_ZETA: f64 = 0.05;
 /// Weight decay of Adam. Without it, a network learns the few returns seen from a rare state by heart, and misses its upper levels.
-/// From this many transitions on it falls as 1/n, as a prior does, because it makes a network forget states that are rarely visited.
 const WEIGHT_DECAY: f64 = 0.1;
+/// From this many transitions on, the decay falls as 1/n, as a prior does, because it makes a network forget states that are rarely
+/// visited; and the learning rate falls as 1/√n, because a policy that changes with every minibatch is not worth serving.
 const ENOUGH: f64 = 5000.0;
 /// Factor on the initial output weights: all actions look alike at first.
 const OUTPUT_SCALE: f32 = 0.01;
@@ -335,8 +337,8 @@ impl QuantileCritics {
         let draw = Draw { size: config.batch_size, n_steps: *n_steps, sigma };
         let known = config.optimistic_tries;
         let imagined = Imagined { tries: &self.tries, n_actions: self.n_actions, known, best };
-        let weight_decay = WEIGHT_DECAY * (ENOUGH / self.stored as f64).min(1.0);
-        let adam = Adam { weight_decay, ..Adam::new(config.learning_rate) };
+        let few = (ENOUGH / self.stored as f64).min(1.0);
+        let adam = Adam { weight_decay: WEIGHT_DECAY * few, ..Adam::new(config.learning_rate * few.sqrt()) };
         while self.due >= 1.0 {
             let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
             let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
@@ -349,13 +351,22 @@ impl QuantileCritics {
 
     /// The rule of every head, in units of σ.
     fn rule(&self) -> TargetRule {
-        let range = (self.unit.range() / self.unit.sigma()) as f32;
+        let of_sigma = |z: f64| (z / self.unit.sigma()) as f32;
+        let range = of_sigma(self.unit.range());
         let head = |head: &Head| Head { choice: head.choice.clone(), ramp: head.ramp * range };
         let heads = self.design.heads.iter().map(head).collect();
         let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
             .expect("kappa was checked with the settings");
         let rule = if self.design.smooth { rule.smooth() } else { rule };
-        if self.design.shared_trunk && self.config.n_critics > 1 { rule.double() } else { rule }
+        let double = self.design.shared_trunk && self.config.n_critics > 1;
+        let rule = if double { rule.double() } else { rule };
+        if self.config.optimism > 0.0 {
+            return rule;
+        }
+        // What continues beyond every return seen is an error of the networks, and further backups would add to it. Optimism is
+        // such a continuation, too.
+        let (low, high) = self.unit.bounds();
+        rule.within(of_sigma(low), of_sigma(high))
     }
 
     /// The parts of a checkpoint, and the state that the agent saves with its own.

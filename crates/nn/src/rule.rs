@@ -138,7 +138,7 @@ impl TargetRule {
         self.smooth
     }
 
-    /// The same rule, with targets clipped to an interval.
+    /// The same rule, with targets clipped to an interval; a ramp adds its width to the upper end.
     #[must_use]
     pub fn within(mut self, low: f32, high: f32) -> Self {
         assert!(low <= high, "targets in [{low}, {high}]");
@@ -161,7 +161,7 @@ impl TargetRule {
         self.double
     }
 
-    /// The smallest and the largest target.
+    /// The smallest and the largest target, but for a ramp.
     pub fn bounds(&self) -> (f32, f32) {
         self.bounds
     }

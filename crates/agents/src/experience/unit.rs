@@ -61,6 +61,11 @@ impl ReturnUnit {
         self.count > 0.0
     }
 
+    /// lo and hi.
+    pub fn bounds(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     /// hi − lo.
     pub fn range(&self) -> f64 {
         self.high - self.low

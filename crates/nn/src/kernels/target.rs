@@ -3,7 +3,7 @@
 //! ```text
 //! one action     a⁺   = argmax_a Σ_j c_j ẑ_j(x', a)        Eq. (3): for all levels; c_j = w_j/β, plus the tie-break
 //! one per level  a_i⁺ = argmax_a ẑ_i(x', a)                 target tracking
-//! y_i = clip( r + (1−d) z̃_i(x', a⁺) + d ℓ η_i )            the lowest index wins a tie; ℓ = 0 but for a ramp
+//! y_i = clip( r + (1−d) z̃_i(x', a⁺) + d ℓ η_i )            to [lo, hi + ℓ]; the lowest index wins a tie; ℓ = 0 but for a ramp
 //! ```
 //!
 //! ẑ, which chooses, and z̃, which is taken over, may be the same quantiles.
@@ -25,7 +25,7 @@ pub(crate) struct Targets<'a> {
     /// r and 1−d, per lane.
     pub rewards: &'a [f32],
     pub continuation: &'a [f32],
-    /// The smallest and the largest y.
+    /// lo and hi.
     pub bounds: (f32, f32),
     /// K rows of `width` lanes.
     pub out: &'a mut [f32],
@@ -39,7 +39,7 @@ impl WithSimd for Targets<'_> {
         let (k, columns) = (self.n_quantiles, self.width / S::F32_LANES);
         let (choosing, sorted) = (vectors::<S>(self.choosing), vectors::<S>(self.sorted));
         let (rewards, continuation) = (vectors::<S>(self.rewards), vectors::<S>(self.continuation));
-        let (low, high) = (simd.splat_f32s(self.bounds.0), simd.splat_f32s(self.bounds.1));
+        let (low, high) = (simd.splat_f32s(self.bounds.0), simd.splat_f32s(self.bounds.1 + self.head.ramp));
         let targets = vectors_mut::<S>(self.out);
         for column in 0..columns {
             let chosen = match &self.head.choice {

@@ -213,7 +213,7 @@ fn targets(
             score::argmax(&choosing.iter().map(score).collect::<Vec<f64>>())
         };
         let after = |j: usize| if done { ramp * eta[j] } else { valued[best(j)][j] };
-        (0..k).map(|j| (reward + after(j)).clamp(rule.bounds.0, rule.bounds.1)).collect()
+        (0..k).map(|j| (reward + after(j)).clamp(rule.bounds.0, rule.bounds.1 + ramp)).collect()
     };
     let pairs = (0..shape.n_twins).flat_map(|twin| (0..shape.n_heads).map(move |head| (twin, head)));
     pairs.map(|(twin, head)| of_head(twin, head)).collect()
