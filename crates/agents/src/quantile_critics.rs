@@ -16,7 +16,7 @@
 //!
 //! Optimism: every action has the value `optimism` σ at first. Where states are indices without an order, a network forgets this for
 //! actions that were never tried. There, an action that was tried fewer than `optimistic_tries` times in a state also learns from
-//! imagined transitions, which end at once with the largest return seen.
+//! imagined transitions, which end at once with more than the largest return seen, the more the earlier.
 
 use bqrl_math::buffer::eta;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -147,6 +147,7 @@ pub struct QuantileCritics {
     design: Design,
     observations: ObservationSpace,
     n_actions: usize,
+    horizon: usize,
     n_steps: usize,
     encoder: Encoder,
     unit: ReturnUnit,
@@ -220,6 +221,7 @@ impl QuantileCritics {
         Ok(Self {
             observations: spec.observations.clone(),
             n_actions: spec.n_actions,
+            horizon: spec.horizon,
             n_steps: spec.horizon.div_ceil(STEPS_PER_REWARD).min(MOST_STEPS),
             encoder,
             unit: ReturnUnit::new(config.reward_scale),
@@ -335,8 +337,14 @@ impl QuantileCritics {
         let (rule, sigma, best) = (self.rule(), self.unit.sigma(), self.unit.best(self.config.optimism));
         let Self { config, replay, encoder, rng, minibatch, n_steps, .. } = self;
         let draw = Draw { size: config.batch_size, n_steps: *n_steps, sigma };
-        let known = config.optimistic_tries;
-        let imagined = Imagined { tries: &self.tries, n_actions: self.n_actions, known, best };
+        let imagined = Imagined {
+            tries: &self.tries,
+            n_actions: self.n_actions,
+            known: config.optimistic_tries,
+            best,
+            more: config.optimism * sigma,
+            horizon: self.horizon,
+        };
         let few = (ENOUGH / self.stored as f64).min(1.0);
         let adam = Adam { weight_decay: WEIGHT_DECAY * few, ..Adam::new(config.learning_rate * few.sqrt()) };
         while self.due >= 1.0 {

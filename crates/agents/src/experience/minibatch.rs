@@ -29,7 +29,9 @@ pub struct Draw {
     pub sigma: f64,
 }
 
-/// Imagined transitions: in the states of a minibatch, an action that was hardly tried ends at once with the best return.
+/// Imagined transitions: in the states of a minibatch, an action that was hardly tried ends at once with more than the best return.
+///
+/// The earlier it is tried, the more. Without this, trying it later would be worth as much, and it would be put off for ever.
 pub struct Imagined<'a> {
     /// Tries of every action in every state, s · A + a; empty where nothing is imagined.
     pub tries: &'a [u32],
@@ -39,9 +41,18 @@ pub struct Imagined<'a> {
     pub known: u32,
     /// The best return.
     pub best: f64,
+    /// What is added to it at the start; it falls to nothing over H stages.
+    pub more: f64,
+    /// H.
+    pub horizon: usize,
 }
 
 impl Imagined<'_> {
+    /// The imagined return.
+    fn worth(&self, stage: usize) -> f64 {
+        self.best + self.more * (self.horizon.saturating_sub(stage) as f64 / self.horizon as f64)
+    }
+
     /// The actions that are not known in a state.
     fn at(&self, observation: &Observation) -> impl Iterator<Item = usize> {
         let tries = match observation {
@@ -87,7 +98,7 @@ impl Minibatch {
                 encoder.encode(&x, sigma, inputs);
                 encoder.encode(&x, sigma, next_inputs);
                 actions.push(action);
-                rewards.push((imagined.best / sigma) as f32);
+                rewards.push((imagined.worth(x.stage) / sigma) as f32);
                 done.push(true);
             }
         }
