@@ -618,7 +618,7 @@ class DeepBQRL(Model):
         lambda_decay: > 0, the time after which half of that weight is left: "500 episodes", "20000 steps", or a number of
             episodes. Default "500 episodes", for vectors "5000 steps".
         optimism: the first value of every action, in units of the returns. Default 2.0, for vectors 0.0.
-        optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 0.
+        optimistic_tries: ≥ 0, tries of an action in a `Discrete` state, or one like it, before it loses this value. Default 0.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
     """
@@ -651,7 +651,7 @@ class QRDQN(Model):
         epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first 5000
             steps. Default 0.0, for vectors 0.1.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
-        optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 3.
+        optimistic_tries: ≥ 0, tries of an action in a `Discrete` state, or one like it, before it loses this value. Default 3.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
     """
@@ -689,7 +689,7 @@ class TargetTracking(Model):
         epsilon: in [0, 1], the share of random actions in the episodes that explore; if it is positive, it falls to this
             from 1 over the first 5000 steps. Default 0.0, for vectors 0.1.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
-        optimistic_tries: ≥ 0, tries of an action in an unordered `Discrete` state before it loses this value. Default 3.
+        optimistic_tries: ≥ 0, tries of an action in a `Discrete` state, or one like it, before it loses this value. Default 3.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
     """

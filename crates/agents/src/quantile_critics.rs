@@ -14,9 +14,11 @@
 //! ⌈H/100⌉ rewards, at most five, and x' follows the last of them; without optimism, y is clipped to what was seen; ζ is larger
 //! during the first updates, and weight decay and learning rate fall later on.
 //!
-//! Optimism: every action has the value `optimism` σ at first. Where states are indices without an order, a network forgets this for
-//! actions that were never tried. There, an action that was tried fewer than `optimistic_tries` times in a state also learns from
-//! imagined transitions, which end at once with more than the largest return seen, the more the earlier.
+//! Optimism: every action has the value `optimism` σ at first. A network forgets this for actions that were never tried. So, where states
+//! are indices, an action that was tried fewer than `optimistic_tries` times in a state also learns from imagined transitions, which end
+//! at once with more than the largest return seen, the more the earlier. Where states are ordered, a try counts for neighbours, too.
+
+use std::ops::RangeInclusive;
 
 use bqrl_math::buffer::eta;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -60,7 +62,7 @@ pub struct CriticConfig {
     pub updates_per_step: f64,
     /// The first value of every action, in units of σ.
     pub optimism: f64,
-    /// Tries of an action in an unordered state before it loses its optimistic value.
+    /// Tries of an action in a state of a table, or in one like it, before it loses its optimistic value.
     pub optimistic_tries: u32,
     /// σ, the return that counts as 1 for the critics; 0 finds it while learning.
     pub reward_scale: f64,
@@ -153,7 +155,7 @@ pub struct QuantileCritics {
     unit: ReturnUnit,
     critics: Ensemble,
     replay: Replay,
-    /// Tries of every action in every state, s · A + a, up to `optimistic_tries`; empty where states are not unordered indices.
+    /// Tries of every action in every state, s · A + a, up to `optimistic_tries`; empty where states are not indices.
     tries: Vec<u32>,
     /// Draws minibatches.
     rng: Rng,
@@ -212,7 +214,7 @@ impl QuantileCritics {
         let init = Init { output_scale: OUTPUT_SCALE, output_bias: config.optimism as f32 };
         let critics = Ensemble::new(shape, init, &mut stream(seed, Purpose::Init))?;
         let tries = match spec.observations {
-            ObservationSpace::Discrete { n, ordered: false } if config.optimistic_tries > 0 => {
+            ObservationSpace::Discrete { n, .. } if config.optimistic_tries > 0 => {
                 fits("counts of tries", 1, 4, &[n, spec.n_actions])?;
                 vec![0; n * spec.n_actions]
             }
@@ -314,8 +316,10 @@ impl QuantileCritics {
         self.replay.store(lane, transition);
         self.encoder.see(transition.next.observation);
         if let (false, &Observation::Index(s)) = (self.tries.is_empty(), transition.x.observation) {
-            let tries = &mut self.tries[s * self.n_actions + transition.action];
-            *tries = (*tries + 1).min(self.config.optimistic_tries);
+            for s in self.alike(s) {
+                let tries = &mut self.tries[s * self.n_actions + transition.action];
+                *tries = (*tries + 1).min(self.config.optimistic_tries);
+            }
         }
         self.stored += 1;
         let early = (self.design.early_updates / (self.stored as f64).sqrt()).min(MOST_EARLY);
@@ -326,6 +330,16 @@ impl QuantileCritics {
             self.critics.scale_outputs(factor as f32);
         }
         Ok(())
+    }
+
+    /// The states that an action tried in s also counts for: where states are ordered, those within a tenth of them.
+    fn alike(&self, s: usize) -> RangeInclusive<usize> {
+        match self.observations {
+            ObservationSpace::Discrete { n, ordered: true } => {
+                s.saturating_sub(n / 10)..=(s + n / 10).min(n - 1)
+            }
+            _ => s..=s,
+        }
     }
 
     /// Lines 13–23 of Algorithm 1, for every transition since the last call.

@@ -105,3 +105,17 @@ impl Minibatch {
         Batch { inputs, actions, rewards, next_inputs, done }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_is_worth_more_the_earlier_it_is_made_and_known_actions_are_not_imagined() {
+        let imagined =
+            Imagined { tries: &[3, 0, 2, 3], n_actions: 2, known: 3, best: 1.0, more: 2.0, horizon: 4 };
+        assert_eq!([0, 1, 2, 4].map(|stage| imagined.worth(stage)), [3.0, 2.5, 2.0, 1.0]);
+        let unknown = |s| imagined.at(&Observation::Index(s)).collect::<Vec<_>>();
+        assert_eq!([unknown(0), unknown(1)], [vec![1], vec![0]]);
+    }
+}
