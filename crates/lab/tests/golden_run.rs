@@ -61,7 +61,7 @@ const GOLDEN: [Golden; 8] = [
             "run.tau=[0.25]",
             "run.beta=[0.1]",
         ],
-        result: [4072802052, 3001020630, 2722203528],
+        result: [2873671147, 46606978, 1511664218],
     },
     Golden {
         algo: "target-tracking",
@@ -94,7 +94,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.epsilon=0.0",
             "agent.ramps=[0.5]",
         ],
-        result: [251974893, 1323227475, 765582624],
+        result: [154648823, 2645329482, 658851723],
     },
     Golden {
         algo: "ucb-bqrl",
@@ -172,6 +172,8 @@ const GOLDEN: [Golden; 8] = [
     Golden {
         algo: "qr-dqn",
         settings: &[
+            // With so few episodes, tries of every offer leave too few to learn from.
+            "agent.optimistic_tries=0",
             "agent.n_quantiles=4",
             "agent.n_critics=2",
             "agent.hidden=[8]",
@@ -347,11 +349,11 @@ type Short = (&'static str, [i64; 2], [[u32; 3]; 2]);
 /// Short runs with the presets as they stand: asset selling, FrozenLake.
 const PAPER: [Short; 8] = [
     ("deep-bqrl", [40, 100], [[3754274648, 212210048, 1700335337], [1104052197, 386927073, 616617818]]),
-    ("target-tracking", [20, 5], [[1584357291, 888644585, 1698796787], [1907047493, 3667815465, 3545371628]]),
+    ("target-tracking", [20, 5], [[1084388315, 649124981, 857713440], [1169300362, 2962996255, 3633190282]]),
     ("ucb-bqrl", [40, 100], [[2765656581, 737257719, 183927657], [475687023, 4247770479, 3971362594]]),
     ("ppo", [40, 100], [[2982333482, 4174486686, 3081373274], [263136187, 3214144881, 2855751671]]),
     ("trpo", [40, 100], [[1931810870, 1723783517, 3403056703], [3161969374, 3962714072, 2386467026]]),
-    ("qr-dqn", [40, 100], [[684307244, 936069177, 759622660], [1434579041, 1120902445, 1748517149]]),
+    ("qr-dqn", [40, 100], [[459335615, 2419728111, 2659357752], [3439285403, 1817392604, 3529814599]]),
     ("var-q", [40, 100], [[229498438, 949797260, 1688643643], [1123604348, 3654595994, 146754321]]),
     ("qppo", [40, 100], [[3763741598, 3061189945, 902105054], [2756082900, 173911461, 1511989528]]),
 ];
@@ -390,15 +392,9 @@ fn every_setting_of_an_agent_changes_its_golden_run() {
         let learned = run(&golden.config()).weights;
         for text in golden.changes {
             let mut layers = golden.layers();
-            // This one is for states without an order.
-            let unordered = text.starts_with("agent.optimistic_tries").then(|| {
-                layers = golden.on("frozen-lake", &[("horizon", "8")]);
-                run(&layers.clone().finish("test").unwrap()).weights
-            });
             layers.override_with(text).unwrap();
             let changed = run(&layers.finish("test").unwrap()).weights;
-            let before = unordered.as_ref().unwrap_or(&learned);
-            assert!(changed != *before, "{}: {text} has no effect", golden.algo);
+            assert!(changed != learned, "{}: {text} has no effect", golden.algo);
         }
     }
 }
