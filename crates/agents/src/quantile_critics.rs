@@ -96,6 +96,7 @@ impl CriticConfig {
             if design.shared_trunk { (self.n_critics, 1) } else { (1, self.n_critics) };
         Shape {
             n_inputs: encoder.width(),
+            sight: None,
             hidden: self.hidden.clone(),
             layer_norm: true,
             n_heads: design.heads.len(),

@@ -4,6 +4,9 @@
 //! H_0 = x        H_l = relu(norm(W_l H_{l−1} + b_l))        z = W_L H_{L−1} + b_L        norm: see kernels::norm, or none
 //! dW_l = dZ_l H_{l−1}ᵀ       db_l = Σ_s dZ_l       dZ_{l−1} = 1{H_{l−1} > 0} ⊙ W_lᵀ dZ_l
 //! ```
+//!
+//! A convolution is the same with one W at every position of its window (kernels::convolve). Inputs that are not planes join the
+//! results of the last convolution.
 
 use bqrl_math::Rng;
 
@@ -16,11 +19,12 @@ use crate::ensemble::Which;
 use crate::kernels::Kernels;
 use crate::kernels::act::Matvec;
 use crate::kernels::adam::{AdamStep, Rates};
+use crate::kernels::convolve::{Convolve, ConvolveBack, Gate, WindowGradient};
 use crate::kernels::norm::{Normalise, NormaliseGradient, RowDots, normalise_one};
 use crate::kernels::product::{Finish, Left, Product, RowSums, Start};
 use crate::kernels::transpose::Transpose;
 use crate::panels::{Blocks, Inputs, PANEL, Panels};
-use crate::shape::{Layer, Shape};
+use crate::shape::{Layer, Shape, Window};
 
 /// The initial weights.
 ///
@@ -65,9 +69,9 @@ impl Critic {
             let is_output = l + 1 == layers.len();
             let variance = if is_output { 1.0 } else { 2.0 };
             let scale = if is_output { f64::from(init.output_scale) } else { 1.0 };
-            let bound = scale * (3.0 * variance / layer.n_inputs as f64).sqrt();
+            let bound = scale * (3.0 * variance / layer.columns as f64).sqrt();
             for row in critic.online[layer.weights()].chunks_exact_mut(layer.stride()) {
-                row[..layer.n_inputs].fill_with(|| (bound * (2.0 * rng.uniform() - 1.0)) as f32);
+                row[..layer.columns].fill_with(|| (bound * (2.0 * rng.uniform() - 1.0)) as f32);
             }
             if is_output {
                 critic.online[layer.bias()].fill(init.output_bias);
@@ -171,34 +175,25 @@ impl Network {
                 Some(hidden) => (hidden, Finish::Relu),
                 None => (&mut *outputs, Finish::Keep),
             };
-            to.resize(inputs.n_samples(), layer.n_outputs);
-            for Part { rows, panel, lanes } in self.parts(l, inputs, needed) {
-                let width = inputs.width(panel);
-                self.kernels.run(Product {
-                    left: Left {
-                        floats: &parameters[layer.weights_of(&rows)],
-                        stride: layer.stride(),
-                        transposed: false,
-                    },
-                    right: from.panel(panel),
-                    width,
-                    lanes,
-                    depth: layer.n_inputs,
-                    out: &mut to.panel_mut(panel)[rows.start * width..],
-                    out_stride: width,
-                    rows: rows.len(),
-                    start: Start::Bias(&parameters[layer.bias()][rows]),
-                    finish,
-                });
+            to.resize(inputs.n_samples(), layer.n_outputs + layer.n_beside);
+            match &layer.window {
+                Some(window) => self.convolve(layer, window, parameters, from, to),
+                None => self.dense(l, parameters, from, needed, to, finish),
+            }
+            for panel in (0..inputs.n_panels()).filter(|_| layer.n_beside > 0) {
+                let beside = inputs.panel(panel);
+                let beside = &beside[beside.len() - layer.n_beside * inputs.width(panel)..];
+                to.panel_mut(panel)[layer.n_outputs * inputs.width(panel)..].copy_from_slice(beside);
             }
             if layer.norm {
                 let [normalised, inverse] = [&mut work.normalised[l], &mut work.inverses[l]];
                 normalised.resize(inputs.n_samples(), layer.n_outputs);
                 inverse.resize(inputs.n_samples(), 1);
                 for panel in 0..inputs.n_panels() {
+                    let width = inputs.width(panel);
                     self.kernels.run(Normalise {
-                        rows: to.panel_mut(panel),
-                        width: inputs.width(panel),
+                        rows: &mut to.panel_mut(panel)[..layer.n_outputs * width],
+                        width,
                         gain: &parameters[layer.gain()],
                         shift: &parameters[layer.shift()],
                         normalised: normalised.panel_mut(panel),
@@ -206,6 +201,54 @@ impl Network {
                     });
                 }
             }
+        }
+    }
+
+    /// W H + b of a dense layer.
+    fn dense(
+        &self,
+        l: usize,
+        parameters: &[f32],
+        from: &Panels,
+        needed: Needed,
+        to: &mut Panels,
+        finish: Finish,
+    ) {
+        let layer = &self.layers[l];
+        for Part { rows, panel, lanes } in self.parts(l, from, needed) {
+            let width = from.width(panel);
+            self.kernels.run(Product {
+                left: Left {
+                    floats: &parameters[layer.weights_of(&rows)],
+                    stride: layer.stride(),
+                    transposed: false,
+                },
+                right: from.panel(panel),
+                width,
+                lanes,
+                depth: layer.n_inputs,
+                out: &mut to.panel_mut(panel)[rows.start * width..],
+                out_stride: width,
+                rows: rows.len(),
+                start: Start::Bias(&parameters[layer.bias()][rows]),
+                finish,
+            });
+        }
+    }
+
+    /// The same of a convolution.
+    fn convolve(&self, layer: &Layer, window: &Window, parameters: &[f32], from: &Panels, to: &mut Panels) {
+        for panel in 0..from.n_panels() {
+            self.kernels.run(Convolve {
+                weights: &parameters[layer.weights()],
+                stride: layer.stride(),
+                bias: &parameters[layer.bias()],
+                window,
+                inputs: from.panel(panel),
+                width: from.width(panel),
+                out: to.panel_mut(panel),
+                relu: !layer.norm,
+            });
         }
     }
 
@@ -249,33 +292,89 @@ impl Network {
         for (l, layer) in self.layers.iter().enumerate().rev() {
             let (gradients_before, gradients_after) = hidden_gradients.split_at_mut(l);
             let d_z = gradients_after.first().unwrap_or(output_gradient);
-            let blocks = match l.checked_sub(1) {
-                None => &inputs.blocks,
-                Some(before) => {
-                    hidden_blocks[before].resize(n_samples, layer.n_inputs);
-                    self.transpose(&hidden[before], &mut hidden_blocks[before]);
-                    &hidden_blocks[before]
-                }
-            };
             let parts = self.parts(l, d_z, needed);
-            self.weight_gradient(layer, &parts, d_z, blocks, gradient);
-            if let Some(d_h) = gradients_before.last_mut() {
-                d_h.resize(n_samples, layer.n_inputs);
-                self.input_gradient(layer, &parts, parameters, d_z, &hidden[l - 1], d_h);
-                let before = &self.layers[l - 1];
-                if before.norm {
-                    self.norm_gradient(
-                        before,
-                        parameters,
-                        &normalised[l - 1],
-                        &inverses[l - 1],
-                        d_h,
-                        gradient,
-                    );
+            let before = l.checked_sub(1);
+            if let Some(window) = &layer.window {
+                let from = before.map_or(&inputs.panels, |before| &hidden[before]);
+                self.window_gradient(layer, window, d_z, from, gradient);
+            } else if let Some(before) = before {
+                hidden_blocks[before].resize(n_samples, layer.n_inputs);
+                self.transpose(&hidden[before], &mut hidden_blocks[before]);
+                self.weight_gradient(layer, &parts, d_z, &hidden_blocks[before], gradient);
+            } else {
+                self.weight_gradient(layer, &parts, d_z, &inputs.blocks, gradient);
+            }
+            let (Some(d_h), Some(before)) = (gradients_before.last_mut(), before) else { continue };
+            d_h.resize(n_samples, layer.n_inputs);
+            match &layer.window {
+                Some(window) => {
+                    self.window_input_gradient(layer, window, parameters, d_z, &hidden[before], d_h)
                 }
+                None => self.input_gradient(layer, &parts, parameters, d_z, &hidden[before], d_h),
+            }
+            let (layer, n, s) = (&self.layers[before], &normalised[before], &inverses[before]);
+            if layer.norm {
+                self.norm_gradient(layer, parameters, n, s, d_h, gradient);
             }
         }
         gradient
+    }
+
+    /// dW and db of a convolution.
+    fn window_gradient(
+        &self,
+        layer: &Layer,
+        window: &Window,
+        d_z: &Panels,
+        from: &Panels,
+        gradient: &mut [f32],
+    ) {
+        gradient[layer.weights()].fill(0.0);
+        gradient[layer.bias()].fill(0.0);
+        let mut sums = vec![0.0; layer.n_outputs];
+        for panel in 0..d_z.n_panels() {
+            let (width, count) = (d_z.width(panel), d_z.count(panel));
+            let d_z = &d_z.panel(panel)[..layer.n_outputs * width];
+            self.kernels.run(WindowGradient {
+                window,
+                d_z,
+                inputs: from.panel(panel),
+                width,
+                count,
+                out: &mut gradient[layer.weights()],
+                stride: layer.stride(),
+                rows: layer.rows,
+            });
+            let accumulate = panel > 0;
+            self.kernels.run(RowSums { rows: d_z, width, lanes: 0..count, out: &mut sums, accumulate });
+        }
+        let of_channel = sums.chunks_exact(window.positions.len()).map(|sums| sums.iter().sum::<f32>());
+        gradient[layer.bias()].iter_mut().zip(of_channel).for_each(|(bias, sum)| *bias = sum);
+    }
+
+    /// dZ of the layer before a convolution.
+    fn window_input_gradient(
+        &self,
+        layer: &Layer,
+        window: &Window,
+        parameters: &[f32],
+        d_z: &Panels,
+        active: &Panels,
+        d_h: &mut Panels,
+    ) {
+        d_h.fill(0.0);
+        for panel in 0..d_z.n_panels() {
+            self.kernels.run(ConvolveBack {
+                weights: &parameters[layer.weights()],
+                stride: layer.stride(),
+                rows: layer.rows,
+                window,
+                d_z: d_z.panel(panel),
+                width: d_z.width(panel),
+                out: d_h.panel_mut(panel),
+            });
+            self.kernels.run(Gate { active: active.panel(panel), out: d_h.panel_mut(panel) });
+        }
     }
 
     fn transpose(&self, from: &Panels, to: &mut Blocks) {
@@ -368,12 +467,21 @@ impl Network {
     ) {
         for panel in 0..d.n_panels() {
             let (width, count, accumulate) = (d.width(panel), d.count(panel), panel > 0);
-            let (a, b) = (d.panel(panel), normalised.panel(panel));
-            self.kernels.run(RowDots { a, b, width, count, out: &mut gradient[layer.gain()], accumulate });
+            // What joined the outputs was not normalised.
+            let rows = &mut d.panel_mut(panel)[..layer.n_outputs * width];
+            let b = normalised.panel(panel);
+            self.kernels.run(RowDots {
+                a: rows,
+                b,
+                width,
+                count,
+                out: &mut gradient[layer.gain()],
+                accumulate,
+            });
             let out = &mut gradient[layer.shift()];
-            self.kernels.run(RowSums { rows: d.panel(panel), width, lanes: 0..count, out, accumulate });
+            self.kernels.run(RowSums { rows, width, lanes: 0..count, out, accumulate });
             self.kernels.run(NormaliseGradient {
-                rows: d.panel_mut(panel),
+                rows,
                 width,
                 gain: &parameters[layer.gain()],
                 normalised: normalised.panel(panel),
@@ -387,25 +495,51 @@ impl Network {
         let [from, to] = spare;
         for (l, layer) in self.layers.iter().enumerate() {
             let is_output = l + 1 == self.layers.len();
-            let input = if l == 0 { x } else { &from[..layer.stride()] };
-            let matvec = |out| Matvec {
-                weights: &parameters[layer.weights()],
-                bias: &parameters[layer.bias()],
-                x: input,
-                out,
-                relu: !is_output && !layer.norm,
-            };
+            let input = if l == 0 { x } else { &from[..padded(layer.n_inputs)] };
             if is_output {
-                self.kernels.run(matvec(&mut *out));
-            } else {
-                self.kernels.run(matvec(&mut to[..layer.n_outputs]));
-                if layer.norm {
-                    let (gain, shift) = (&parameters[layer.gain()], &parameters[layer.shift()]);
-                    normalise_one(&mut to[..layer.n_outputs], gain, shift);
-                }
-                to[layer.n_outputs..padded(layer.n_outputs)].fill(0.0);
-                std::mem::swap(from, to);
+                self.matvec(layer, parameters, input, out, false);
+                return;
             }
+            let made = &mut to[..layer.n_outputs];
+            match &layer.window {
+                Some(window) => self.convolve_one(layer, window, parameters, input, made),
+                None => self.matvec(layer, parameters, input, made, !layer.norm),
+            }
+            if layer.norm {
+                let (gain, shift) = (&parameters[layer.gain()], &parameters[layer.shift()]);
+                normalise_one(made, gain, shift);
+            }
+            let n = layer.n_outputs + layer.n_beside;
+            let beside = &x[self.shape.n_inputs - layer.n_beside..self.shape.n_inputs];
+            to[layer.n_outputs..n].copy_from_slice(beside);
+            to[n..padded(n)].fill(0.0);
+            std::mem::swap(from, to);
+        }
+    }
+
+    fn matvec(&self, layer: &Layer, parameters: &[f32], x: &[f32], out: &mut [f32], relu: bool) {
+        let (weights, bias) = (&parameters[layer.weights()], &parameters[layer.bias()]);
+        self.kernels.run(Matvec { weights, bias, x, out, relu });
+    }
+
+    /// One window after the other.
+    fn convolve_one(
+        &self,
+        layer: &Layer,
+        window: &Window,
+        parameters: &[f32],
+        input: &[f32],
+        out: &mut [f32],
+    ) {
+        let mut seen = Aligned::zeros(layer.stride());
+        let mut made = vec![0.0; layer.rows];
+        for (p, &position) in window.positions.iter().enumerate() {
+            for (seen, &column) in seen.iter_mut().zip(&window.columns) {
+                *seen = input[column + position];
+            }
+            self.matvec(layer, parameters, &seen, &mut made, !layer.norm);
+            let places = out[p..].iter_mut().step_by(window.positions.len());
+            places.zip(&made).for_each(|(out, &made)| *out = made);
         }
     }
 }

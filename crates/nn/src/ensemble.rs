@@ -39,7 +39,7 @@ pub enum Which {
 /// use bqrl_math::{Buffer, Purpose, stream};
 /// use bqrl_nn::{Adam, Batch, Ensemble, Init, Shape, TargetRule, Which};
 ///
-/// let shape = Shape { n_inputs: 3, hidden: vec![16], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 2, n_quantiles: 8, n_critics: 2 };
+/// let shape = Shape { n_inputs: 3, sight: None, hidden: vec![16], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 2, n_quantiles: 8, n_critics: 2 };
 /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
 /// let rule = TargetRule::buffered(&Buffer::new(0.5, 0.2)?, 8, 0.0, 1.0)?;
 ///
@@ -126,7 +126,7 @@ impl Ensemble {
     /// use bqrl_math::{Purpose, stream};
     /// use bqrl_nn::{Ensemble, Init, Shape, Which};
     ///
-    /// let shape = Shape { n_inputs: 1, hidden: vec![4], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 1, n_quantiles: 2, n_critics: 1 };
+    /// let shape = Shape { n_inputs: 1, sight: None, hidden: vec![4], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 1, n_quantiles: 2, n_critics: 1 };
     /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
     /// let z = critics.act(Which::Online, &[0.7]);
     /// critics.scale_outputs(0.5);
@@ -177,7 +177,7 @@ impl Ensemble {
         let n_outputs = shape.n_outputs();
         let mut input = Aligned::zeros(padded(x.len()));
         input[..x.len()].copy_from_slice(x);
-        let widest = layers.iter().map(|layer| padded(layer.n_outputs)).max().unwrap_or(0);
+        let widest = layers.iter().map(|layer| padded(layer.n_outputs + layer.n_beside)).max().unwrap_or(0);
         let mut spare = [Aligned::zeros(widest), Aligned::zeros(widest)];
         let mut outputs = vec![0.0; self.critics.len() * n_outputs];
         for (critic, out) in self.critics.iter().zip(outputs.chunks_exact_mut(n_outputs)) {
@@ -271,7 +271,7 @@ impl Ensemble {
     /// use bqrl_nn::{Adam, Ensemble, Init, Inputs, Shape, Which};
     ///
     /// // Least squares: 2 outputs towards the constant 3.
-    /// let shape = Shape { n_inputs: 1, hidden: vec![], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 1, n_quantiles: 2, n_critics: 2 };
+    /// let shape = Shape { n_inputs: 1, sight: None, hidden: vec![], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 1, n_quantiles: 2, n_critics: 2 };
     /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
     /// let inputs = Inputs::from_rows(&[-1.0, 1.0], 1);
     /// for _ in 0..2000 {

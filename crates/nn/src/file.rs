@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::critic::Critic;
 use crate::ensemble::Ensemble;
-use crate::shape::{Layer, Shape, ShapeError};
+use crate::shape::{Convolution, Layer, Shape, ShapeError, Sight};
 
 /// The one key of the file's metadata. A single one, because safetensors writes several in random order.
 const KEY: &str = "bqrl_nn";
@@ -81,11 +81,11 @@ impl Ensemble {
             for (prefix, floats) in PREFIXES.iter().zip(sets(critic)) {
                 for (l, layer) in self.network.layers.iter().enumerate() {
                     let weights = floats[layer.weights()].chunks_exact(layer.stride());
-                    let weights = weights.flat_map(|row| &row[..layer.n_inputs]);
+                    let weights = weights.flat_map(|row| &row[..layer.columns]);
                     let [weight, others @ ..] = names(prefix, m, l);
-                    tensors.insert(weight, (vec![layer.n_outputs, layer.n_inputs], bytes(weights)));
+                    tensors.insert(weight, (size(layer), bytes(weights)));
                     for (name, place) in others.into_iter().zip(vectors(layer)) {
-                        tensors.insert(name, (vec![layer.n_outputs], bytes(&floats[place])));
+                        tensors.insert(name, (vec![place.len()], bytes(&floats[place])));
                     }
                 }
             }
@@ -118,8 +118,8 @@ impl Ensemble {
                     let [weight, others @ ..] = names(prefix, m, l);
                     let weights = read(&file, &weight)?;
                     let rows = floats[layer.weights()].chunks_exact_mut(layer.stride());
-                    for (row, values) in rows.zip(weights.chunks_exact(layer.n_inputs)) {
-                        row[..layer.n_inputs].copy_from_slice(values);
+                    for (row, values) in rows.zip(weights.chunks_exact(layer.columns)) {
+                        row[..layer.columns].copy_from_slice(values);
                     }
                     for (name, place) in others.iter().zip(vectors(layer)) {
                         floats[place].copy_from_slice(&read(&file, name)?);
@@ -165,6 +165,12 @@ fn names(prefix: &str, critic: usize, layer: usize) -> [String; 4] {
     parts.map(|part| format!("{prefix}critic.{critic}.layer.{layer}.{part}"))
 }
 
+/// The size of W.
+fn size(layer: &Layer) -> Vec<usize> {
+    let columns = layer.window.as_ref().map_or(vec![layer.columns], |window| window.size.to_vec());
+    [vec![layer.rows], columns].concat()
+}
+
 /// Where bias, gain and shift lie; the latter two only in a layer that is normalised.
 fn vectors(layer: &Layer) -> Vec<Range<usize>> {
     let all = [layer.bias(), layer.gain(), layer.shift()];
@@ -198,9 +204,9 @@ fn check_tensors(file: &BTreeMap<String, TensorView>, shape: &Shape) -> Result<(
         for prefix in PREFIXES {
             for (l, layer) in shape.layers().iter().enumerate() {
                 let [weight, others @ ..] = names(prefix, m, l);
-                check(weight, Dtype::F32, &[layer.n_outputs, layer.n_inputs])?;
-                for (name, _) in others.into_iter().zip(vectors(layer)) {
-                    check(name, Dtype::F32, &[layer.n_outputs])?;
+                check(weight, Dtype::F32, &size(layer))?;
+                for (name, place) in others.into_iter().zip(vectors(layer)) {
+                    check(name, Dtype::F32, &[place.len()])?;
                 }
             }
         }
@@ -225,19 +231,33 @@ fn read(file: &BTreeMap<String, TensorView>, name: &str) -> Result<Vec<f32>, Loa
 }
 
 /// For instance `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. With normalised layers, several
-/// heads or twins, `version=3`, and `layer_norm=true n_heads=2 n_twins=1` after the hidden layers.
+/// heads or twins, `version=3`, and `layer_norm=true n_heads=2 n_twins=1` after the hidden layers. With convolutions, `version=4`,
+/// and `planes=4,10,10 convolutions=16x3x1` (channels, kernel, stride of each) before them.
 fn describe(shape: &Shape) -> String {
-    let Shape { n_inputs, hidden, layer_norm, n_heads, n_twins, n_actions, n_quantiles, n_critics } = shape;
-    let hidden: Vec<String> = hidden.iter().map(usize::to_string).collect();
-    let hidden = hidden.join(",");
-    let (version, more) = match (layer_norm, n_heads, n_twins) {
-        (false, 1, 1) => (1, String::new()),
-        _ => (3, format!(" layer_norm={layer_norm} n_heads={n_heads} n_twins={n_twins}")),
+    let Shape { n_inputs, sight, hidden, layer_norm, n_heads, n_twins, n_actions, n_quantiles, n_critics } =
+        shape;
+    let joined = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let hidden = joined(hidden);
+    let seen = sight.as_ref().map_or(String::new(), |Sight { planes, convolutions }| {
+        let one = |c: &Convolution| format!("{}x{}x{}", c.channels, c.kernel, c.stride);
+        let convolutions: Vec<String> = convolutions.iter().map(one).collect();
+        format!(" planes={} convolutions={}", joined(planes), convolutions.join(","))
+    });
+    let (version, more) = match (sight, layer_norm, n_heads, n_twins) {
+        (None, false, 1, 1) => (1, String::new()),
+        _ => {
+            let version = if sight.is_some() { 4 } else { 3 };
+            (version, format!(" layer_norm={layer_norm} n_heads={n_heads} n_twins={n_twins}"))
+        }
     };
     format!(
-        "version={version} n_inputs={n_inputs} hidden={hidden}{more} n_actions={n_actions} n_quantiles={n_quantiles} \
+        "version={version} n_inputs={n_inputs}{seen} hidden={hidden}{more} n_actions={n_actions} n_quantiles={n_quantiles} \
          n_critics={n_critics}"
     )
+}
+
+fn numbers(text: &str, between: char) -> Option<Vec<usize>> {
+    text.split(between).map(|number| number.parse().ok()).collect()
 }
 
 fn parse(metadata: Option<&String>) -> Result<Shape, LoadError> {
@@ -248,14 +268,28 @@ fn parse(metadata: Option<&String>) -> Result<Shape, LoadError> {
         let version = field("version")?;
         let plain = match version {
             "1" => true,
-            "3" => false,
+            "3" | "4" => false,
             _ => return None,
         };
         let n_inputs = field("n_inputs")?.parse().ok()?;
+        let sight = if version == "4" {
+            let planes = numbers(field("planes")?, ',')?.try_into().ok()?;
+            let one = |text: &str| match numbers(text, 'x')?[..] {
+                [channels, kernel, stride] => Some(Convolution { channels, kernel, stride }),
+                _ => None,
+            };
+            Some(Sight {
+                planes,
+                convolutions: field("convolutions")?.split(',').map(one).collect::<Option<_>>()?,
+            })
+        } else {
+            None
+        };
         let hidden = field("hidden")?;
         let widths = hidden.split(',').filter(|_| !hidden.is_empty());
         let shape = Shape {
             n_inputs,
+            sight,
             hidden: widths.map(str::parse).collect::<Result<_, _>>().ok()?,
             layer_norm: if plain { false } else { field("layer_norm")?.parse().ok()? },
             n_heads: if plain { 1 } else { field("n_heads")?.parse().ok()? },

@@ -86,5 +86,5 @@ pub use file::LoadError;
 pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
 pub use rule::{Choice, Head, RuleError, TargetRule};
-pub use shape::{Shape, ShapeError};
+pub use shape::{Convolution, Shape, ShapeError, Sight};
 pub use workload::Workload;

@@ -29,6 +29,7 @@ impl Workload {
     pub fn named(name: &str, kernels: Kernels) -> Option<Self> {
         let paper = |n_inputs, width, n_actions, n_quantiles| Shape {
             n_inputs,
+            sight: None,
             hidden: vec![width; 2],
             layer_norm: false,
             n_heads: 1,
@@ -39,6 +40,7 @@ impl Workload {
         };
         let tracking = |n_inputs, hidden: &[usize], n_heads, n_twins| Shape {
             n_inputs,
+            sight: None,
             hidden: hidden.to_vec(),
             layer_norm: true,
             n_heads,

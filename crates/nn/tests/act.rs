@@ -8,6 +8,7 @@ const N_INPUTS: usize = 7;
 fn ensemble(kernels: Kernels) -> Ensemble {
     let shape = Shape {
         n_inputs: N_INPUTS,
+        sight: None,
         hidden: vec![20, 9],
         layer_norm: true,
         n_heads: 2,

@@ -14,6 +14,7 @@ use safetensors::tensor::{Dtype, TensorView};
 fn shape() -> Shape {
     Shape {
         n_inputs: 7,
+        sight: None,
         hidden: vec![20, 9],
         layer_norm: true,
         n_heads: 2,
@@ -249,7 +250,7 @@ proptest! {
 
     #[test]
     fn no_damage_makes_loading_panic(at in 0..20_000_usize, byte: u8, cut in 0..40_000_usize) {
-        let shape = Shape { n_inputs: 2, hidden: vec![3], layer_norm: true, n_heads: 1, n_twins: 2, n_actions: 2, n_quantiles: 2, n_critics: 2 };
+        let shape = Shape { n_inputs: 2, sight: None, hidden: vec![3], layer_norm: true, n_heads: 1, n_twins: 2, n_actions: 2, n_quantiles: 2, n_critics: 2 };
         let mut file = Ensemble::new(shape, Init::default(), &mut stream(1, Purpose::Init)).unwrap().to_bytes();
         let n = file.len();
         file[at % n] = byte;

@@ -3,8 +3,37 @@
 mod oracle;
 
 use bqrl_math::{Buffer, Purpose, stream};
-use bqrl_nn::{Adam, Ensemble, Init, Inputs, Kernels, Shape, UpdateError, Which};
+use bqrl_nn::{Adam, Convolution, Ensemble, Init, Inputs, Kernels, Shape, Sight, UpdateError, Which};
 use oracle::{Head, Rule, Sample, Way, assert_close, flat};
+
+/// Convolutions of channels, kernel, stride.
+fn sight(planes: [usize; 3], convolutions: &[[usize; 3]]) -> Option<Sight> {
+    let one = |&[channels, kernel, stride]: &[usize; 3]| Convolution { channels, kernel, stride };
+    Some(Sight { planes, convolutions: convolutions.iter().map(one).collect() })
+}
+
+/// Convolutions: one and two, overlapping windows and windows with gaps, planes that are not square, channels around the tile sizes, with
+/// and without inputs beside them, normalised and not.
+fn seeing_cases() -> Vec<(Shape, usize)> {
+    let shape = |n_inputs, sight, hidden: &[usize], layer_norm| Shape {
+        n_inputs,
+        sight,
+        hidden: hidden.to_vec(),
+        layer_norm,
+        n_heads: 1,
+        n_twins: 1,
+        n_actions: 2,
+        n_quantiles: 7,
+        n_critics: 2,
+    };
+    vec![
+        (shape(36, sight([1, 6, 6], &[[3, 3, 1]]), &[], false), 5),
+        (shape(2 * 35 + 3, sight([2, 5, 7], &[[5, 3, 1]]), &[12], true), 33),
+        (shape(3 * 64 + 2, sight([3, 8, 8], &[[4, 3, 2], [9, 2, 1]]), &[10], true), 64),
+        (shape(81 + 1, sight([1, 9, 9], &[[2, 2, 3], [6, 2, 1]]), &[], false), 70),
+        (shape(2 * 16, sight([2, 4, 4], &[[1, 4, 1]]), &[6, 5], false), 20),
+    ]
+}
 
 /// Sizes that meet every tail: quantiles that are no multiple of 16, batches that are no multiple of 16 or 64, hidden
 /// layers from none to three, widths around the tile sizes. One head, and one to three twins. The last number is the batch.
@@ -26,7 +55,17 @@ fn cases() -> Vec<(Shape, usize)> {
         // Every second one is normalised. One feature alone is always normalised to zero.
         let (layer_norm, n_twins) = (case % 2 == 0 && !hidden.contains(&1), 1 + case % 3);
         (
-            Shape { n_inputs, hidden, layer_norm, n_heads: 1, n_twins, n_actions, n_quantiles, n_critics },
+            Shape {
+                n_inputs,
+                sight: None,
+                hidden,
+                layer_norm,
+                n_heads: 1,
+                n_twins,
+                n_actions,
+                n_quantiles,
+                n_critics,
+            },
             batch,
         )
     })
@@ -75,7 +114,8 @@ fn mixed_rules() -> Vec<Rule> {
 /// Every case with one rule of each kind. The number of twins is that of the case; so each of the rules meets twins.
 fn cases_with_rules() -> Vec<(Shape, usize, Rule)> {
     let (plain, mixed) = (plain_rules(), mixed_rules());
-    let pairs = cases().into_iter().enumerate().flat_map(|(case, (shape, batch))| {
+    let all = cases().into_iter().chain(seeing_cases());
+    let pairs = all.enumerate().flat_map(|(case, (shape, batch))| {
         [&plain[case % plain.len()], &mixed[case % mixed.len()]]
             .map(|rule| (Shape { n_heads: rule.heads.len(), ..shape.clone() }, batch, rule.clone()))
     });
@@ -118,9 +158,14 @@ fn the_oracle_agrees_with_finite_differences() {
     let hidden = [vec![], vec![6], vec![5, 4, 3], vec![6], vec![5, 4], vec![7]];
     let rules = plain_rules().into_iter().chain(mixed_rules());
     let twins = [1, 2, 3, 1, 2, 3, 2, 3, 2, 2];
-    for (case, ((rule, n_twins), hidden)) in rules.zip(twins).zip(hidden.iter().cycle()).enumerate() {
+    // Every third network sees, through one or two convolutions; one of its inputs is not a plane.
+    let sights =
+        [None, None, sight([2, 4, 3], &[[3, 2, 1]]), None, sight([1, 5, 5], &[[2, 2, 1], [3, 2, 2]])];
+    let all = rules.zip(twins).zip(hidden.iter().cycle()).zip(sights.iter().cycle());
+    for (case, (((rule, n_twins), hidden), sight)) in all.enumerate() {
         let shape = Shape {
-            n_inputs: 3,
+            n_inputs: sight.as_ref().map_or(3, |sight| sight.planes.iter().product::<usize>() + 1),
+            sight: sight.clone(),
             hidden: hidden.clone(),
             layer_norm: case > 2,
             n_heads: rule.heads.len(),
@@ -225,6 +270,7 @@ fn a_general_update_with_the_same_gradient_is_the_same_update() {
     // Least squares against hand-made Adam: θ moves by lr · g/(|g| + ε) in the first step.
     let shape = Shape {
         n_inputs: 2,
+        sight: None,
         hidden: vec![5],
         layer_norm: false,
         n_heads: 1,
@@ -268,6 +314,7 @@ fn zeta_zero_leaves_the_target_alone() {
 fn members_may_learn_from_batches_of_their_own() {
     let shape = Shape {
         n_inputs: 1,
+        sight: None,
         hidden: vec![],
         layer_norm: false,
         n_heads: 1,
@@ -337,6 +384,7 @@ fn a_batch_that_is_not_finite_is_refused_and_changes_nothing() {
 fn moments_of_parameters_that_never_move_do_not_become_denormal() {
     let shape = Shape {
         n_inputs: 2,
+        sight: None,
         hidden: vec![8],
         layer_norm: true,
         n_heads: 2,

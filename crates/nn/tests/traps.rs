@@ -30,6 +30,7 @@ fn step_of_twins(
     let n_heads = rule.heads().len();
     let shape = Shape {
         n_inputs: 1,
+        sight: None,
         hidden: vec![],
         layer_norm: false,
         n_heads,
@@ -252,6 +253,7 @@ fn twin_trap_without_double_each_twin_is_a_critic_of_its_own() {
 fn a_rule_for_another_number_of_heads_is_refused() {
     let shape = Shape {
         n_inputs: 1,
+        sight: None,
         hidden: vec![],
         layer_norm: false,
         n_heads: 2,

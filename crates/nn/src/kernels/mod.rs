@@ -16,6 +16,7 @@
 
 pub(crate) mod act;
 pub(crate) mod adam;
+pub(crate) mod convolve;
 pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod peak;

@@ -9,13 +9,88 @@ use bqrl_nn::{Adam, Batch, Ensemble, Kernels, Shape, TargetRule};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 
-/// W as [out][in], b, and gain and shift of the normalisation (or none).
-#[derive(Clone, Debug, PartialEq)]
+/// W as [out][in], b, and gain and shift of the normalisation (or none). A convolution has one row for each channel, and `seen`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
+    pub seen: Option<Seen>,
     pub weight: Vec<Vec<f64>>,
     pub bias: Vec<f64>,
     pub gain: Vec<f64>,
     pub shift: Vec<f64>,
+}
+
+/// What a convolution looks at: channels, height and width of its input; and how many further inputs join its results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub planes: [usize; 3],
+    pub kernel: usize,
+    pub stride: usize,
+    pub beside: usize,
+}
+
+impl Seen {
+    /// For every position of the window, the input that every column of W meets.
+    fn cells(&self) -> Vec<Vec<usize>> {
+        let [channels, height, width] = self.planes;
+        let (kernel, stride) = (self.kernel, self.stride);
+        let mut all = Vec::new();
+        for y in (0..).map(|y| y * stride).take_while(|y| y + kernel <= height) {
+            for x in (0..).map(|x| x * stride).take_while(|x| x + kernel <= width) {
+                let mut cells = Vec::new();
+                for c in 0..channels {
+                    for dy in 0..kernel {
+                        for dx in 0..kernel {
+                            cells.push((c * height + y + dy) * width + x + dx);
+                        }
+                    }
+                }
+                all.push(cells);
+            }
+        }
+        all
+    }
+}
+
+impl Layer {
+    /// The same as a dense layer of so many inputs: a convolution is one whose rows share their weights.
+    fn dense(&self, n_inputs: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let Some(seen) = &self.seen else { return (self.weight.clone(), self.bias.clone()) };
+        let (mut weight, mut bias) = (Vec::new(), Vec::new());
+        for (row, b) in self.weight.iter().zip(&self.bias) {
+            for cells in seen.cells() {
+                let mut out = vec![0.0; n_inputs];
+                cells.iter().zip(row).for_each(|(&cell, w)| out[cell] = *w);
+                weight.push(out);
+                bias.push(*b);
+            }
+        }
+        (weight, bias)
+    }
+
+    fn beside(&self) -> usize {
+        self.seen.as_ref().map_or(0, |seen| seen.beside)
+    }
+
+    /// Adds ∂𝒥/∂W and ∂𝒥/∂b for ∂𝒥/∂Z = d at an input h.
+    fn add_gradient(&mut self, d: &[f64], h: &[f64]) {
+        match &self.seen {
+            None => {
+                for (o, &d) in d.iter().enumerate() {
+                    self.bias[o] += d;
+                    self.weight[o].iter_mut().zip(h).for_each(|(w, h)| *w += d * h);
+                }
+            }
+            Some(seen) => {
+                let cells = seen.cells();
+                for (o, &d) in d.iter().enumerate() {
+                    let (channel, position) = (o / cells.len(), o % cells.len());
+                    self.bias[channel] += d;
+                    let row = self.weight[channel].iter_mut().zip(&cells[position]);
+                    row.for_each(|(w, &cell)| *w += d * h[cell]);
+                }
+            }
+        }
+    }
 }
 
 pub type Net = Vec<Layer>;
@@ -134,7 +209,8 @@ fn activations(net: &Net, x: &[f64]) -> Vec<Vec<f64>> {
     let mut all = vec![x.to_vec()];
     for (l, layer) in net.iter().enumerate() {
         let h = all.last().unwrap();
-        let sums = layer.weight.iter().zip(&layer.bias);
+        let (weight, bias) = layer.dense(h.len());
+        let sums = weight.iter().zip(&bias);
         let mut out: Vec<f64> =
             sums.map(|(row, b)| b + row.iter().zip(h).map(|(w, h)| w * h).sum::<f64>()).collect();
         if !layer.gain.is_empty() {
@@ -147,6 +223,7 @@ fn activations(net: &Net, x: &[f64]) -> Vec<Vec<f64>> {
                 *h = h.max(0.0);
             }
         }
+        out.extend(&x[x.len() - layer.beside()..]);
         all.push(out);
     }
     all
@@ -266,17 +343,13 @@ pub fn gradient(online: &Net, y: &[Vec<Vec<f64>>], rule: &Rule, shape: &Shape, s
             }
         }
         for l in (0..online.len()).rev() {
+            d_z.truncate(d_z.len() - online[l].beside());
             if !online[l].gain.is_empty() {
                 d_z = norm_gradient(&online[l], &mut total[l], &h[l], &d_z);
             }
-            for (o, &d) in d_z.iter().enumerate() {
-                total[l].bias[o] += d;
-                for (i, &h) in h[l].iter().enumerate() {
-                    total[l].weight[o][i] += d * h;
-                }
-            }
-            let back =
-                |i: usize| d_z.iter().enumerate().map(|(o, d)| d * online[l].weight[o][i]).sum::<f64>();
+            total[l].add_gradient(&d_z, &h[l]);
+            let (weight, _) = online[l].dense(h[l].len());
+            let back = |i: usize| d_z.iter().zip(&weight).map(|(d, row)| d * row[i]).sum::<f64>();
             d_z = h[l].iter().enumerate().map(|(i, &h)| if h > 0.0 { back(i) } else { 0.0 }).collect();
         }
     }
@@ -285,7 +358,8 @@ pub fn gradient(online: &Net, y: &[Vec<Vec<f64>>], rule: &Rule, shape: &Shape, s
 
 /// From the gradient behind a normalisation to the one before it; adds the gradients of gain and shift to `total`.
 fn norm_gradient(layer: &Layer, total: &mut Layer, h: &[f64], d: &[f64]) -> Vec<f64> {
-    let sums = layer.weight.iter().zip(&layer.bias);
+    let (weight, bias) = layer.dense(h.len());
+    let sums = weight.iter().zip(&bias);
     let u: Vec<f64> = sums.map(|(row, b)| b + row.iter().zip(h).map(|(w, h)| w * h).sum::<f64>()).collect();
     let (n, inverse) = normalised(&u);
     for f in 0..d.len() {
@@ -366,7 +440,7 @@ pub fn unflatten(net: &mut Net, values: &[f64]) {
 /// A network of constants: no hidden layer, all weights zero, so that its outputs are its biases.
 pub fn constant(outputs: &[f64]) -> Net {
     let weight = vec![vec![0.0]; outputs.len()];
-    vec![Layer { weight, bias: outputs.to_vec(), gain: vec![], shift: vec![] }]
+    vec![Layer { weight, bias: outputs.to_vec(), ..Layer::default() }]
 }
 
 const PREFIXES: [&str; 4] = ["", "target.", "adam.m.", "adam.v."];
@@ -379,18 +453,36 @@ pub fn critics(ensemble: &Ensemble) -> Vec<Critic> {
         let tensor = file.tensor(name).unwrap();
         tensor.data().as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes).into()).collect()
     };
-    let n_layers = ensemble.shape().hidden.len() + 1;
+    let shape = ensemble.shape();
+    let convolutions = shape.sight.as_ref().map_or(&[][..], |sight| &sight.convolutions);
+    let n_layers = convolutions.len() + shape.hidden.len() + 1;
+    // The planes that every convolution looks at.
+    let mut planes = Vec::new();
+    if let Some(sight) = &shape.sight {
+        let mut at = sight.planes;
+        for c in convolutions {
+            planes.push(at);
+            at = [c.channels, (at[1] - c.kernel) / c.stride + 1, (at[2] - c.kernel) / c.stride + 1];
+        }
+    }
+    let seen = |l: usize| {
+        let (planes_of, c) = (planes.get(l)?, convolutions[l]);
+        let is_last = l + 1 == convolutions.len();
+        let beside = if is_last { shape.n_inputs - planes[0].iter().product::<usize>() } else { 0 };
+        Some(Seen { planes: *planes_of, kernel: c.kernel, stride: c.stride, beside })
+    };
     let critic = |m: usize| {
         let [online, target, first, second] = PREFIXES.map(|prefix| -> Net {
             let layer = |l: usize| {
                 let name = format!("{prefix}critic.{m}.layer.{l}");
-                let n_inputs = file.tensor(&format!("{name}.weight")).unwrap().shape()[1];
+                let n_inputs: usize =
+                    file.tensor(&format!("{name}.weight")).unwrap().shape()[1..].iter().product();
                 let weight =
                     floats(&format!("{name}.weight")).chunks(n_inputs).map(<[f64]>::to_vec).collect();
                 let norm = ensemble.shape().layer_norm && l + 1 < n_layers;
                 let [gain, shift] = ["norm.weight", "norm.bias"]
                     .map(|part| if norm { floats(&format!("{name}.{part}")) } else { vec![] });
-                Layer { weight, bias: floats(&format!("{name}.bias")), gain, shift }
+                Layer { seen: seen(l), weight, bias: floats(&format!("{name}.bias")), gain, shift }
             };
             (0..n_layers).map(layer).collect()
         });
@@ -416,8 +508,10 @@ pub fn ensemble(shape: &Shape, critics: &[(Net, Net)], kernels: Kernels) -> Ense
         }
     }
     let steps = vec![0; 8 * critics.len()];
-    let Shape { n_inputs, hidden, layer_norm, n_heads, n_twins, n_actions, n_quantiles, n_critics } = shape;
+    let Shape { n_inputs, sight, hidden, layer_norm, n_heads, n_twins, n_actions, n_quantiles, n_critics } =
+        shape;
     assert_eq!((*n_critics, *layer_norm), (critics.len(), false), "critics without normalisation");
+    assert_eq!(*sight, None, "critics without convolutions");
     let hidden = hidden.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let metadata = format!(
         "version=3 n_inputs={n_inputs} hidden={hidden} layer_norm=false n_heads={n_heads} n_twins={n_twins} \
