@@ -127,7 +127,7 @@ fn target_tracking_refuses_work_without_end_and_measurements_that_cannot_be() {
     forge("/critics/due", json!(1e17), "due is 1");
     forge("/critics/due", json!(-1.0), "due is -1");
     forge("/critics/unit/sigma", json!(0.0), "which no training leaves");
-    forge("/critics/tries", json!([[0, 1]]), "which cannot be");
+    forge("/critics/tries", json!([[1_000_000, 1]]), "which cannot be");
     forge("/starts/0", json!({"Index": 99}), "starts holds Index(99)");
     forge("/starts/0", json!({"Dense": [0.0]}), "starts holds Dense([0.0])");
     forge("/measured/n_trials", json!(100_000), "numbers that no training leaves");

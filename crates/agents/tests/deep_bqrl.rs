@@ -96,6 +96,8 @@ fn learned_quantiles_are_close_to_the_exact_law_of_the_remaining_return() {
     let env = build("gamble-chain", &[("horizon", "2")]);
     let mut settings = config();
     (settings.lambda_0, settings.lambda_decay) = (5.0, Span::episodes(2000.0));
+    // As in the preset: the paper imagines nothing.
+    settings.critics.optimistic_tries = 0;
     let mut agent = DeepBqrl::new(settings, Buffer::new(0.5, 0.5).unwrap(), env.spec(), 1, 7).unwrap();
     train(&mut agent, &env, 0..4000, 7);
     let observation = Observation::Index(0);
