@@ -11,7 +11,7 @@
 use bqrl_math::law::ReturnLaw;
 
 use crate::model::Model;
-use crate::returns::{Compiled, Ladder, Ladders, Step, TooManyReturns};
+use crate::returns::{Compiled, Ladder, Ladders, Rounding, Step, TooManyReturns};
 use crate::trajectory::AugmentedInput;
 
 /// Mass at either end of a state's distribution that is dropped.
@@ -67,7 +67,14 @@ impl Evaluator {
         Ok(Self { compiled, ladders })
     }
 
-    /// The exact law of R^π.
+    /// Rounds rewards down to about `grid` values of the return: laws are then lower bounds.
+    pub fn rounded_down(model: &Model, grid: usize) -> Self {
+        let compiled = Compiled::new(model);
+        let ladders = Ladders::rounded(&compiled, grid, Rounding::Down);
+        Self { compiled, ladders }
+    }
+
+    /// The law of R^π.
     pub fn evaluate(&self, policy: &dyn Policy) -> Evaluation {
         forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
     }

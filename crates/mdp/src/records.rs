@@ -149,28 +149,39 @@ impl<R: Read> Records<R> {
 
     fn find_columns(&mut self, separator: u8) -> Result<(), RecordError> {
         let plain: Vec<String> = self.record.iter().map(plain).collect();
-        let mut missing = Vec::new();
-        for column in self.columns {
-            let named =
-                |text: &String| *text == plain_name(column.name) || column.synonyms.contains(&&text[..]);
-            let mut found = (0..plain.len()).filter(|&place| named(&plain[place]));
-            let place = found.next();
-            if found.next().is_some() {
-                return Err(RecordError::DuplicateColumn { column: column.name });
-            }
-            let replaced = || column.unless.is_some_and(|other| plain.iter().any(|text| text == other));
-            if place.is_none() && column.required && !replaced() {
-                missing.push(column.name);
-            }
-            self.places.push(place);
-            self.names.push(place.map_or(String::new(), |place| plain[place].clone()));
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let header = shown(&self.record.iter().collect::<Vec<_>>().join(&separator));
-        Err(RecordError::MissingColumns { missing, header })
+        let header = || shown(&self.record.iter().collect::<Vec<_>>().join(&separator));
+        self.places = find(self.columns, &plain, header)?;
+        let name = |place: &Option<usize>| place.map_or(String::new(), |place| plain[place].clone());
+        self.names = self.places.iter().map(name).collect();
+        Ok(())
     }
+}
+
+/// The place of each known column among plain names ([`plain_name`]). `header` is all of them, for the message.
+pub(crate) fn find(
+    columns: &[Column],
+    plain: &[String],
+    header: impl Fn() -> String,
+) -> Result<Vec<Option<usize>>, RecordError> {
+    let mut missing = Vec::new();
+    let mut places = Vec::with_capacity(columns.len());
+    for column in columns {
+        let named = |text: &String| *text == plain_name(column.name) || column.synonyms.contains(&&text[..]);
+        let mut found = (0..plain.len()).filter(|&place| named(&plain[place]));
+        let place = found.next();
+        if found.next().is_some() {
+            return Err(RecordError::DuplicateColumn { column: column.name });
+        }
+        let replaced = || column.unless.is_some_and(|other| plain.iter().any(|text| text == other));
+        if place.is_none() && column.required && !replaced() {
+            missing.push(column.name);
+        }
+        places.push(place);
+    }
+    if missing.is_empty() {
+        return Ok(places);
+    }
+    Err(RecordError::MissingColumns { missing, header: header() })
 }
 
 /// A column name without case, spaces, `_` and `-`.
@@ -178,7 +189,7 @@ fn plain(field: &[u8]) -> String {
     plain_name(&String::from_utf8_lossy(bare(field)))
 }
 
-fn plain_name(name: &str) -> String {
+pub(crate) fn plain_name(name: &str) -> String {
     let letters = name.trim_start_matches('\u{feff}').chars();
     letters.filter(|c| !c.is_whitespace() && !"_-\"".contains(*c)).flat_map(char::to_lowercase).collect()
 }
@@ -309,12 +320,17 @@ impl<'a> Field<'a> {
     pub fn label(&self) -> Result<Cow<'a, str>, RecordError> {
         let text = std::str::from_utf8(self.text).ok().filter(|text| !text.is_empty());
         let text = text.ok_or_else(|| self.refuse("a name or a number"))?;
-        if text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0')) {
-            return Ok(text.into());
-        }
-        let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= 9_007_199_254_740_992.0;
-        Ok(self.real().filter(whole).map_or(text.into(), |x| format!("{}", x + 0.0).into()))
+        Ok(label(text, || self.real()))
     }
+}
+
+/// A text as a name; `real` is the number that it stands for.
+pub(crate) fn label(text: &str, real: impl Fn() -> Option<f64>) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0')) {
+        return text.into();
+    }
+    let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= 9_007_199_254_740_992.0;
+    real().filter(whole).map_or(text.into(), |x| format!("{}", x + 0.0).into())
 }
 
 /// Names as numbers, in the order in which they first appear.

@@ -36,6 +36,7 @@ pub mod confident;
 pub mod export;
 pub mod mean;
 pub mod outlook;
+pub mod points;
 mod policy;
 pub mod robust;
 mod sweep;
