@@ -63,7 +63,7 @@ pub fn run(args: &ExplainArgs) -> Result<String, Failure> {
     let x = point(&args.at, &problem)?;
     let planner = Planner::exact(&problem.model, &|_, _, _| {}).map_err(Failure::usage)?;
     let refuse = |error| Failure::usage(format!("--at: {error}"));
-    planner.points().check(&problem, &x).map_err(refuse)?;
+    planner.evaluator().points().check(&problem, &x).map_err(refuse)?;
     let plan = planner.quantile_policy(tau, REFINE);
     let target = plan.best.value;
     let actions = following(&problem.model, &plan.policy, target, &x).map_err(Failure::usage)?;

@@ -132,7 +132,7 @@ fn check_output(log: &Path, out: &Path, force: bool) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{} would be overwritten: it is the log", out.display())));
     }
     outputs::check_folder(out)?;
-    outputs::check(out, force, csv::is_counted_header)
+    outputs::check(out, force, outputs::Table::Fitted)
 }
 
 fn human(args: &FitArgs, fitted: &Fitted) -> String {

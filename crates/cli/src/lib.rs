@@ -10,7 +10,7 @@ mod explain;
 mod failure;
 mod fit;
 mod interrupt;
-mod outputs;
+pub mod outputs;
 pub mod pictures;
 mod plan;
 mod policies;

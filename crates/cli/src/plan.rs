@@ -10,7 +10,7 @@ use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::Planner;
-use bqrl_mdp::plan::export::{COLUMNS, COMPACT_COLUMNS, write_csv};
+use bqrl_mdp::plan::export::write_csv;
 use bqrl_mdp::returns::TooManyReturns;
 use bqrl_report::figure::Figure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -195,9 +195,7 @@ fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
         outputs::check_folder(path)?;
         let target = place(path);
         if Some(path) == args.policy.as_ref() {
-            outputs::check(path, args.force, |first| {
-                [COLUMNS, COMPACT_COLUMNS].iter().any(|columns| first == columns.join(","))
-            })?;
+            outputs::check(path, args.force, outputs::Table::Policies)?;
         }
         let special = target.as_ref().is_some_and(|path| path.exists() && !path.is_file());
         if !special && taken.contains(&target) {
@@ -432,7 +430,7 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
 
     let mut too_large = false;
     for (level, solved) in report.taus.iter().zip(solved) {
-        let (cells, at) = pictures::policy_cells(planner, &solved.policy);
+        let (cells, at) = pictures::policy_cells(&planner.evaluator(), &solved.policy);
         match text::policy_map(&cells, &problem.states, &problem.actions) {
             Some(map) => {
                 let _ = write!(out, "\nPolicy for τ = {} ({at})\n{map}", number(level.tau));
@@ -456,6 +454,7 @@ fn write_files(
     if [&args.policy, &args.plot, &args.plot_law].into_iter().all(Option::is_none) {
         return Ok(());
     }
+    let evaluator = planner.evaluator();
     let writes = Writes::begin()?;
     let write = |path: &PathBuf, figure: Figure| {
         let bytes = figure.encode(path).map_err(Failure::runtime)?;
@@ -466,15 +465,15 @@ fn write_files(
             levels.iter().zip(solved).map(|(&(tau, _), solved)| (tau, &solved.policy as _)).collect();
         let sheet = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("xlsx"));
         let write = if sheet { write_xlsx } else { write_csv };
-        writes.write_with(path, |out| write(planner, problem, &policies, args.compact, out))?;
+        writes.write_with(path, |out| write(&evaluator, problem, &policies, args.compact, out))?;
     }
     if let Some(path) = &args.plot {
         let headed: Vec<(String, &dyn Policy)> =
             solved.iter().map(|solved| (pictures::heading(solved), &solved.policy as _)).collect();
-        write(path, pictures::policies(problem, planner, &headed))?;
+        write(path, pictures::policies(problem, &evaluator, &headed))?;
     }
     if let Some(path) = &args.plot_law {
-        write(path, pictures::laws(problem, planner, solved))?;
+        write(path, pictures::laws(problem, planner.is_exact(), planner.mean_evaluation(), solved))?;
     }
     Ok(())
 }

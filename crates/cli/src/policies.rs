@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use bqrl_lab::given::{GivenPolicy, Valued};
+use bqrl_lab::given::{GivenError, GivenPolicy, Valued};
 use bqrl_lab::plan::bootstrap;
 use bqrl_mdp::model::Problem;
 
@@ -21,7 +21,10 @@ pub fn read<'a>(problem: &'a Problem, policy: &str, tau: Option<f64>) -> Result<
     }
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("reading {policy}: {error}"));
     let file = File::open(path).map_err(|error| wrong(&error))?;
-    GivenPolicy::read(file, problem, tau).map_err(|error| wrong(&error))
+    GivenPolicy::read(file, problem, tau).map_err(|error| match error {
+        GivenError::Levels { .. } => wrong(&error).hint("--tau with one level chooses it"),
+        error => wrong(&error),
+    })
 }
 
 /// Reads a policy and finds its law.

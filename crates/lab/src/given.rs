@@ -44,7 +44,7 @@ pub enum GivenError {
     Unknown { line: u64, what: &'static str, name: String, known: String },
     #[error("line {line}: stage {stage} is out of range, stages are 0 to {last}")]
     Stage { line: u64, stage: u64, last: usize },
-    #[error("the file has policies for {n} levels: {levels}; choose one with --tau")]
+    #[error("the file has policies for {n} levels: {levels}; ask for one of them")]
     Levels { n: usize, levels: String },
     #[error("the rule {rule:?} is not understood: {message}")]
     Rule { rule: String, message: String },

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use bqrl_mdp::evaluate::Policy;
+use bqrl_mdp::evaluate::{Evaluator, Policy};
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::Planner;
 use bqrl_mdp::plan::export::{COLUMNS, COMPACT_COLUMNS, Collected, each_row};
 use rust_xlsxwriter::{DocProperties, ExcelDateTime, Format, Workbook, Worksheet, XlsxError};
 
@@ -13,7 +12,7 @@ const MOST_ROWS: u32 = 1_048_575;
 
 /// Writes the policies of several levels, each into a sheet of its own.
 pub fn write_xlsx(
-    planner: &Planner,
+    evaluator: &Evaluator,
     problem: &Problem,
     policies: &[(f64, &dyn Policy)],
     compact: bool,
@@ -26,14 +25,14 @@ pub fn write_xlsx(
     let bold = Format::new().set_bold();
     for &(tau, policy) in policies {
         let sheet = book.add_worksheet().set_name(format!("tau {tau}")).map_err(failed)?;
-        fill(sheet, planner, problem, (tau, policy), compact, &bold)?;
+        fill(sheet, evaluator, problem, (tau, policy), compact, &bold)?;
     }
     out.write_all(&book.save_to_buffer().map_err(failed)?)
 }
 
 fn fill(
     sheet: &mut Worksheet,
-    planner: &Planner,
+    evaluator: &Evaluator,
     problem: &Problem,
     policy: (f64, &dyn Policy),
     compact: bool,
@@ -44,7 +43,7 @@ fn fill(
     }
     sheet.set_freeze_panes(1, 0).map_err(failed)?;
     let mut line = 0;
-    each_row(planner, &[policy], compact, |row| {
+    each_row(evaluator, &[policy], compact, |row| {
         line += 1;
         if line > MOST_ROWS {
             let hint = if compact { "write a .csv file" } else { "write ranges (compact), or a .csv file" };

@@ -67,6 +67,7 @@ fn selling(panels: Vec<Panel>) -> PolicyMap {
         actions: strings(&["Stop", "Continue"]),
         state_axis: "state: offer".to_owned(),
         states: (0..25).map(|offer| format!("{:.2}", f64::from(offer) / 24.0)).collect(),
+        grid: None,
         panels,
         note: "exact policies, evaluated at C_h = 0".to_owned(),
     }
@@ -109,6 +110,7 @@ fn frozen_lake() -> Figure {
         actions: strings(&["Left", "Down", "Right", "Up"]),
         state_axis: "state: square, by rows".to_owned(),
         states: (0..16).map(|state| state.to_string()).collect(),
+        grid: None,
         panels: ["0.1", "0.5", "0.9"].into_iter().enumerate().map(panel).collect(),
         note: "exact policies, evaluated at C_h = 0; hatched squares are holes, the goal, or out of reach so far"
             .to_owned(),
@@ -127,6 +129,7 @@ fn inventory() -> Figure {
         actions: (0..11).map(|units| format!("order {units}")).collect(),
         state_axis: "state: units in stock".to_owned(),
         states: (0..11).map(|stock| stock.to_string()).collect(),
+        grid: None,
         panels: ["0.1", "0.5"].into_iter().enumerate().map(panel).collect(),
         note: "exact policies, evaluated at C_h = 0".to_owned(),
     })

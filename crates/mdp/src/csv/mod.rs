@@ -227,7 +227,7 @@ pub fn read_with(reader: impl Read, name: &str, given: &Given) -> Result<Problem
         let starts = if given.start.is_some() { Vec::new() } else { table.starts() };
         Arc::new(Counts::new(states.len(), actions.len(), table.stages, rows, starts))
     });
-    let data = Data { counts, notes, named: !ids };
+    let data = Data { counts, notes, named: !ids, ..Data::default() };
     Ok(Problem { name: name.to_owned(), model, states, actions, ordered: false, data })
 }
 

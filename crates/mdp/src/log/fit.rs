@@ -335,7 +335,7 @@ pub(crate) fn tabulate(
     let starts = counts.starts().iter().map(share).collect();
     let model = Model::new(kernels, horizon, 1.0, starts)?;
     let named = true;
-    let data = Data { counts: Some(Arc::new(counts)), notes: Vec::new(), named };
+    let data = Data { counts: Some(Arc::new(counts)), named, ..Data::default() };
     Ok(Problem { name: name.to_owned(), model, states, actions, ordered: false, data })
 }
 

@@ -11,8 +11,7 @@
 
 use std::io::{self, Write};
 
-use super::Planner;
-use crate::evaluate::Policy;
+use crate::evaluate::{Evaluator, Policy};
 use crate::model::Problem;
 use crate::trajectory::AugmentedInput;
 
@@ -47,14 +46,14 @@ pub enum Collected {
 
 /// Goes through the rows of the policies of several levels.
 pub fn each_row<E>(
-    planner: &Planner,
+    evaluator: &Evaluator,
     policies: &[(f64, &dyn Policy)],
     compact: bool,
     mut row: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E> {
-    let everywhere = if compact { Vec::new() } else { planner.reachable_collected() };
+    let everywhere = if compact { Vec::new() } else { evaluator.reachable_collected() };
     for &(tau, policy) in policies {
-        let visited = if compact { planner.visited_collected(policy) } else { Vec::new() };
+        let visited = if compact { evaluator.visited_collected(policy) } else { Vec::new() };
         let points = if compact { &visited } else { &everywhere };
         for (stage, states) in points.iter().enumerate() {
             for (state, values) in states.iter().enumerate() {
@@ -86,7 +85,7 @@ pub fn each_row<E>(
 
 /// Writes the policies of several levels into one CSV file.
 pub fn write_csv(
-    planner: &Planner,
+    evaluator: &Evaluator,
     problem: &Problem,
     policies: &[(f64, &dyn Policy)],
     compact: bool,
@@ -94,7 +93,7 @@ pub fn write_csv(
 ) -> io::Result<()> {
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(if compact { COMPACT_COLUMNS } else { COLUMNS })?;
-    each_row(planner, policies, compact, |row| {
+    each_row(evaluator, policies, compact, |row| {
         let (tau, stage) = (row.tau.to_string(), row.stage.to_string());
         let (state, action) = (&problem.states[row.state], &problem.actions[row.action]);
         let end = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());

@@ -180,7 +180,7 @@ mod tests {
             let outlook = planner.outlook(1 << 20).unwrap();
             let plan = planner.quantile_policy(0.3, 12);
             let target = plan.best.value;
-            let reachable = planner.reachable_collected();
+            let reachable = planner.evaluator().reachable_collected();
             for (stage, states) in reachable.iter().enumerate() {
                 for (state, values) in states.iter().enumerate() {
                     for &collected in values.iter().take(3) {

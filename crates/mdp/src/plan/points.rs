@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::Planner;
+use crate::evaluate::Evaluator;
 use crate::model::Problem;
 use crate::returns::{Ladders, Rounding};
 use crate::trajectory::AugmentedInput;
@@ -43,8 +43,8 @@ pub struct Points {
     sums: Option<Arc<Ladders>>,
 }
 
-impl Planner<'_> {
-    /// The points at which this plan may be asked.
+impl Evaluator {
+    /// The points at which a policy may be asked.
     pub fn points(&self) -> Points {
         let compiled = &self.compiled;
         let mut ranges = vec![vec![None; compiled.n_states]; compiled.horizon + 1];
@@ -98,6 +98,7 @@ impl Points {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Planner;
     use crate::problems;
 
     #[test]
@@ -105,8 +106,8 @@ mod tests {
         for name in ["asset-selling", "gamble-chain", "inventory", "american-put", "frozen-lake"] {
             let problem = problems::build(name, &[]).unwrap();
             let planner = Planner::exact(&problem.model, &|_, _, _| {}).unwrap();
-            let points = planner.points();
-            for (stage, states) in planner.reachable_collected().iter().enumerate() {
+            let points = planner.evaluator().points();
+            for (stage, states) in planner.evaluator().reachable_collected().iter().enumerate() {
                 for (state, values) in states.iter().enumerate() {
                     if problem.model.is_terminal(stage, state) {
                         continue;
@@ -131,7 +132,7 @@ mod tests {
             let problem = problems::build(name, &[]).unwrap();
             let planner = Planner::exact(&problem.model, &|_, _, _| {}).unwrap();
             let x = AugmentedInput { stage, state, collected };
-            planner.points().check(&problem, &x).unwrap_err().to_string()
+            planner.evaluator().points().check(&problem, &x).unwrap_err().to_string()
         };
         assert_eq!(said("asset-selling", 0, 6, 0.0), "state 6 cannot be reached at stage 0");
         assert_eq!(said("asset-selling", 0, 25, 0.0), "state sold is terminal: there is nothing to decide");
