@@ -512,4 +512,26 @@ mod tests {
         }
         assert!(last < 0.15, "{last}");
     }
+
+    #[test]
+    fn tables_that_do_not_fit_are_refused_with_their_size() {
+        let mut pass = Pass {
+            horizon: 40,
+            quantum: 1.0,
+            discounts: &[],
+            tried: Vec::new(),
+            range: vec![vec![Some((0, 9_999)); 10]; 40],
+            construction: Construction::Bets,
+            log_union: 0.0,
+        };
+        // 40·10·10,000 actions of 4 bytes, and two stages of 10·10,000 bounds of 8.
+        assert_eq!(pass.bytes(), 16e6 + 1.6e6);
+        pass.range = vec![vec![Some((0, 9_999)); 1_000]; 400];
+        assert!(pass.bytes() > MEMORY_LIMIT);
+        let error = ConfidentError::TooLarge { stages: 400, bytes: pass.bytes() };
+        assert_eq!(
+            error.to_string(),
+            "the tables of 400 stages may need 16.2 GB for a plan with a confidence (limit 8.6 GB)"
+        );
+    }
 }
