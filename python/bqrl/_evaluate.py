@@ -16,7 +16,7 @@ from ._plan import PlannedLevel, as_problem
 from ._policy import PlannedPolicy
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import pandas as _pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 #: A policy: a planned one, the path of a CSV file, a rule in words, or a function of (stage, state, collected).
 Policy = PlannedPolicy | PlannedLevel | str | os.PathLike[str] | Callable[[int, Any, float], int | str]
@@ -63,7 +63,7 @@ class PolicyEvaluation:
         """P(R ≥ value)."""
         return self._law.probability_at_least(float(value))
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> _pandas.DataFrame:
         """One row per risk level: risk_level, quantile, low, high (the bootstrap interval, NaN without counts)."""
         ends = [(np.nan, np.nan) if interval is None else interval for interval in self.intervals]
         columns = {"risk_level": self.risk_levels, "quantile": self.quantiles}
@@ -144,7 +144,7 @@ class Comparison:
     _laws: tuple[_bqrl.Law, ...]
     _svg: str
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> _pandas.DataFrame:
         """One row per policy: policy, risk_level (NaN but for percentile policies), mean, and Q at every level."""
         columns: dict[str, Any] = {
             "policy": [row.policy for row in self.policies],

@@ -15,7 +15,7 @@ from ._arguments import path as checked_path
 from ._arguments import shown, whole
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import pandas as _pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 _MOST_BINS = 10_000
 _MOST_STEPS = 1_000_000_000
@@ -48,7 +48,7 @@ class Fit:
         """H, the number of decisions in an episode."""
         return self.problem.horizon
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> _pandas.DataFrame:
         """What was seen how often: state, action, next_state, reward, count, probability (and stage, with a table per stage)."""
         counts = self.problem.counts()
         assert counts is not None, "a fitted table has counts"
@@ -105,7 +105,7 @@ class Fit:
 
 
 def fit(
-    log: str | os.PathLike[str] | Mapping[str, ArrayLike] | pandas.DataFrame,
+    log: str | os.PathLike[str] | Mapping[str, ArrayLike] | _pandas.DataFrame,
     *,
     by_stage: bool = False,
     horizon: int | None = None,

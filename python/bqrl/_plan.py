@@ -20,7 +20,7 @@ from ._limits import time_limit
 from ._policy import PlannedPolicy
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import pandas as _pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Plan:
                 return level
         raise KeyError(f"planned for {[level.risk_level for level in self.levels]}, not for {risk_level}")
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> _pandas.DataFrame:
         """One row per risk level: what can be had, what the policy gives, and what the data support."""
         names = [
             "risk_level",

@@ -12,7 +12,7 @@ from ._arguments import path as checked_path
 from ._arguments import whole
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import pandas as _pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Explanation:
             f"{_show.number(best.expected)}."
         )
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> _pandas.DataFrame:
         """One row per action: action, chance, expected, chosen."""
         names = ("action", "chance", "expected", "chosen")
         return _show.frame({name: [getattr(worth, name) for worth in self.actions] for name in names})
@@ -119,7 +119,7 @@ class PlannedPolicy:
         worth = tuple(ActionWorth(names[a], chance, expected, a == chosen) for a, chance, expected in found)
         return Explanation(self.risk_level, target, stage, str(state), collected, worth)
 
-    def to_dataframe(self, *, compact: bool = True) -> pandas.DataFrame:
+    def to_dataframe(self, *, compact: bool = True) -> _pandas.DataFrame:
         """The policy as a table with the columns stage, state, collected, action.
 
         Args:

@@ -11,7 +11,7 @@ from . import _bqrl
 from ._arguments import path as checked_path
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import pandas as _pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 
 class Picture:
@@ -33,7 +33,7 @@ class Picture:
             file.write(self.svg)
 
 
-def frame(columns: dict[str, Any]) -> pandas.DataFrame:
+def frame(columns: dict[str, Any]) -> _pandas.DataFrame:
     """A DataFrame of columns."""
     try:
         import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
