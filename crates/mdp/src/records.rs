@@ -29,7 +29,9 @@ pub enum RecordError {
     MissingColumns { missing: Vec<&'static str>, header: String },
     #[error("the file is in UTF-16: save it as CSV in UTF-8")]
     Utf16,
-    #[error("column {column} appears twice in the header, as {first:?} and as {second:?}: rename one of them")]
+    #[error(
+        "column {column} appears twice in the header, as {first:?} and as {second:?}: rename one of them"
+    )]
     DuplicateColumn { column: &'static str, first: String, second: String },
     #[error("there are no rows after the header")]
     NoRows,
@@ -91,6 +93,10 @@ impl<R: Read> Records<R> {
         if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
             return Err(RecordError::Utf16);
         }
+        // Old programs end lines with a carriage return alone.
+        let old = start.contains(&b'\r') && !start.contains(&b'\n');
+        let line_end = if old { b'\n' } else { b' ' };
+        start.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = line_end);
         if hint_line(&start) && header_line(&start).1 {
             // Blanks instead of the line, so that lines are counted right; the header comes after it.
             let end = start.iter().position(|&byte| byte == b'\n').unwrap_or(start.len());
@@ -102,7 +108,7 @@ impl<R: Read> Records<R> {
         let separator = separator(&start);
         // With a line end after the last record too, a record that was just read ends on the line before the reader's.
         let rest = reader.chain(&b"\n"[..]);
-        let metered = Metered { inner: io::Cursor::new(start).chain(rest), since_record: 0 };
+        let metered = Metered { inner: io::Cursor::new(start).chain(rest), since_record: 0, line_end };
         let reader =
             ReaderBuilder::new().has_headers(false).flexible(true).delimiter(separator).from_reader(metered);
         let mut records = Self {
@@ -348,7 +354,8 @@ impl<'a> Field<'a> {
             return Ok(label(text, || self.real()));
         }
         // Latin-1 has a letter for every byte but control characters, which no name contains.
-        let letters = self.text.iter().map(|&byte| Some(char::from(byte)).filter(|letter| !letter.is_control()));
+        let letters =
+            self.text.iter().map(|&byte| Some(char::from(byte)).filter(|letter| !letter.is_control()));
         let text: Option<String> = letters.collect();
         text.map(Cow::Owned).ok_or_else(|| self.refuse("a name or a number"))
     }
@@ -430,10 +437,11 @@ fn pieces(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Passes bytes on, until too many have come without a complete record. Carriage returns become padding, because the CSV
-/// reader counts lines by line feeds and would stop in the middle of a CRLF.
+/// reader counts lines by line feeds and would stop in the middle of a CRLF; or line feeds, if a file has no others.
 struct Metered<R> {
     inner: R,
     since_record: usize,
+    line_end: u8,
 }
 
 /// Reports through the CSV reader that the limit was reached.
@@ -447,7 +455,7 @@ impl<R: Read> Read for Metered<R> {
             return Err(io::Error::other(NoRecordInSight));
         }
         let n = self.inner.read(buffer)?;
-        buffer[..n].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
+        buffer[..n].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = self.line_end);
         self.since_record += n;
         Ok(n)
     }
@@ -483,7 +491,8 @@ mod tests {
         let mut records = Records::new(text, PAIR, "a file of pairs")?;
         let mut rows = Vec::new();
         while let Some(line) = records.next_line()? {
-            let (state, value) = (records.field(line, 0).label()?.into_owned(), records.field(line, 1).number()?);
+            let (state, value) =
+                (records.field(line, 0).label()?.into_owned(), records.field(line, 1).number()?);
             rows.push((line, state, value));
         }
         Ok(rows)
@@ -497,13 +506,17 @@ mod tests {
         assert_eq!(pairs(b"sep=;\r\nstate;value\r\nlow;1,5\r\n").unwrap(), one(3, "low"));
         assert_eq!(pairs(b"\xef\xbb\xbfsep=;\nstate;value\nlow;1,5\n").unwrap(), one(3, "low"));
         assert_eq!(pairs(b"\"sep=;\"\nstate;value\nlow;1,5").unwrap(), one(3, "low"));
+        assert_eq!(pairs(b"state;value\rlow;1,5\r").unwrap(), one(2, "low"));
         // Latin-1, as older programs write it.
         assert_eq!(pairs(b"state;value\ngr\xf6\xdfe;1,5\n").unwrap(), one(2, "größe"));
         assert!(pairs(b"state;value\n\xff\x00\x01;1\n").is_err());
         let utf16: Vec<u8> = "\u{feff}state;value\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert_eq!(pairs(&utf16).unwrap_err().to_string(), "the file is in UTF-16: save it as CSV in UTF-8");
         let twice = pairs(b"state;S;value\n").unwrap_err().to_string();
-        assert_eq!(twice, "column state appears twice in the header, as \"state\" and as \"s\": rename one of them");
+        assert_eq!(
+            twice,
+            "column state appears twice in the header, as \"state\" and as \"s\": rename one of them"
+        );
     }
 
     #[test]
