@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Law",
     "Learner",
     "PageServer",
     "PlannedPolicy",
@@ -16,10 +17,18 @@ __all__ = [
     "Sweep",
     "__version__",
     "algos",
+    "compare",
+    "evaluate",
+    "fit_arrays",
+    "fit_file",
+    "law_svg",
+    "log_columns",
     "main",
+    "often",
     "plan",
     "preset",
     "problems",
+    "simulate",
     "summary",
 ]
 
@@ -27,6 +36,7 @@ __version__: str
 
 _Floats = NDArray[np.float64]
 _Level = tuple[float, float]
+_Named = tuple[NDArray[np.int64], list[str]]
 
 def algos() -> list[tuple[str, str, bool]]: ...
 def preset(algo: str, vector: bool = False) -> dict[str, dict[str, Any]]: ...
@@ -37,7 +47,43 @@ def plan(
     grid: int | None = None,
     refine: int | None = None,
     passes: int | None = None,
-) -> tuple[dict[str, Any], list[PlannedPolicy], list[tuple[_Floats, _Floats]], str | None]: ...
+    confidence: float | None = None,
+) -> tuple[dict[str, Any], list[PlannedPolicy], list[Law], str | None]: ...
+def evaluate(
+    problem: Problem, policy: Any, risk_levels: list[float]
+) -> tuple[Law, bool, bool, list[list[float] | None]]: ...
+def compare(
+    problem: Problem, policy: Any, risk_levels: list[float], name: str
+) -> tuple[dict[str, Any], list[Law], str, str | None]: ...
+def law_svg(problem: str, policy: str, law: Law, risk_levels: list[float], note: str) -> str: ...
+def log_columns(headers: list[str]) -> list[int | None]: ...
+def fit_file(path: str | PathLike[str], by_stage: bool, horizon: int | None, bins: list[tuple[str, int]]) -> _Fit: ...
+def fit_arrays(
+    name: str,
+    episode: _Named,
+    stage: NDArray[np.int64] | None,
+    state: _Named,
+    action: _Named,
+    reward: _Floats,
+    next_state: _Named | None,
+    end: NDArray[np.bool_] | None,
+    by_stage: bool,
+    horizon: int | None,
+    bins: list[tuple[str, int]],
+) -> _Fit: ...
+def simulate(
+    name: str,
+    step: Any,
+    start: Any,
+    actions: Any,
+    rng: Any,
+    horizon: int,
+    episodes: int,
+    seed: int,
+    by_stage: bool,
+    bins: list[tuple[str, int]],
+) -> _Fit: ...
+def often(risk_level: float) -> str: ...
 def summary(returns: _Floats, level: _Level, confidence: float) -> dict[str, Any]: ...
 def main(arguments: list[str]) -> int: ...
 @final
@@ -134,6 +180,24 @@ class Problem:
         self,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], _Floats, NDArray[np.int64], _Floats, NDArray[np.bool_]]: ...
     def available(self, stage: int, state: int) -> list[int]: ...
+    def counts(
+        self,
+    ) -> (
+        tuple[
+            NDArray[np.int64] | None, list[str], list[str], list[str], _Floats, NDArray[np.int64], _Floats
+        ]
+        | None
+    ): ...
+    def counts_svg(self) -> str: ...
+    def write(self, path: str | PathLike[str], overwrite: bool) -> None: ...
+    @property
+    def is_counted(self) -> bool: ...
+    @property
+    def state_axis(self) -> str: ...
+    @property
+    def state_labels(self) -> list[str]: ...
+    @property
+    def grid(self) -> tuple[int, str] | None: ...
     @property
     def is_native(self) -> bool: ...
     @property
@@ -166,7 +230,29 @@ class Simulator:
 
 @final
 class PlannedPolicy:
-    def action(self, stage: int, state: int, collected: float) -> int: ...
+    def action(self, stage: int, state: Any, collected: float) -> int: ...
+    def explain(self, stage: int, state: Any, collected: float) -> tuple[float, int, list[tuple[int, float, float]]]: ...
+    def rows(
+        self, compact: bool
+    ) -> tuple[NDArray[np.int64], list[str], _Floats, _Floats | None, list[str]]: ...
+    def cells(self) -> tuple[list[list[int | None]], str]: ...
+    def usual(self) -> list[tuple[int, bool] | None]: ...
+    def map_svg(self) -> str: ...
+    def laws_svg(self) -> str: ...
+    def neutral(self) -> Law: ...
+    def write(self, path: str | PathLike[str], compact: bool, all: bool, overwrite: bool) -> None: ...
+
+@final
+class Law:
+    @property
+    def mean(self) -> float: ...
+    @property
+    def values(self) -> _Floats: ...
+    @property
+    def probabilities(self) -> _Floats: ...
+    def quantile(self, risk_level: float) -> float: ...
+    def buffered_quantile(self, risk_level: float, beta: float) -> float: ...
+    def probability_at_least(self, value: float) -> float: ...
 
 @final
 class Sweep:
@@ -183,3 +269,5 @@ class PageServer:
     @property
     def url(self) -> str: ...
     def close(self) -> None: ...
+
+_Fit = tuple[Problem, tuple[int, int], list[tuple[str, str]], list[tuple[str, list[float]]], list[str]]

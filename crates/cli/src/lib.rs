@@ -10,6 +10,8 @@ mod explain;
 mod failure;
 mod fit;
 mod interrupt;
+pub mod outputs;
+pub mod pictures;
 mod plan;
 mod policies;
 mod problem;

@@ -15,6 +15,7 @@ mod gamble_chain;
 mod gamblers_ruin;
 mod inventory;
 mod machine_replacement;
+mod observed;
 mod river_swim;
 
 use std::fmt;
@@ -330,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_value_that_does_not_parse_or_fit_is_answered_with_the_range() {
-        let ranges = "asset-selling: offers must be an integer from 2 to 2000, got";
+        let ranges = "asset-selling: offers must be an integer from 2 to 2000, or @FILE.csv, got";
         for value in ["many", "1", "2001", "-3", "2.5", "", "99999999999999999999"] {
             assert_eq!(message("asset-selling", &[("offers", value)]), format!("{ranges} {value:?}"));
         }
