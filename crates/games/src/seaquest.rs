@@ -5,8 +5,9 @@
 //! board, if fewer than six are there.
 //!
 //! Air for 200 steps is on board. It falls by 1 with every step below the surface; below 0 the game is over. Coming up without a diver
-//! ends the game. Otherwise the air is filled, one diver leaves, and the game becomes harder; with six divers all of them
-//! leave, for ⌊air / 20⌋ points, counted with the air that was left.
+//! ends the game. Otherwise the air is filled, one diver leaves, and the game becomes harder. Six divers leave together, for
+//! ⌊air / 20⌋ points, counted with the air that was left. The count of divers is then −1, as in the Python package: one diver leaves as
+//! always, after all six. So the next diver does not show, and coming up with a count below 0 does not end the game.
 //!
 //! 1. Every `spawn_interval` steps (20 at first) an enemy enters: from the left or from the right, a submarine with probability
 //!    1/3, in a row of 1 to 8; none enters if an enemy of that row moves the other way. Every 30 steps a diver enters likewise.
@@ -30,7 +31,9 @@ const LAST: u8 = SIDE - 1;
 /// The lowest row of the sea.
 const FLOOR: u8 = 8;
 const AIR: i16 = 200;
-const DIVERS: u8 = 6;
+const DIVERS: i32 = 6;
+/// More than the steps of any game.
+const FEWEST_DIVERS: i32 = -(1 << 30);
 const SPAWN_INTERVAL: u8 = 20;
 const DIVER_SPAWN_INTERVAL: u8 = 30;
 const DIVER_MOVE_INTERVAL: u8 = 5;
@@ -88,7 +91,8 @@ pub struct Seaquest {
     y: u8,
     rightward: bool,
     air: i16,
-    on_board: u8,
+    /// Divers; below 0 after six were rescued.
+    on_board: i32,
     surfaced: bool,
     bullets: Vec<Mover>,
     enemy_bullets: Vec<Mover>,
@@ -183,7 +187,7 @@ impl Seaquest {
         let on_board = &mut self.on_board;
         let mut rescue = |diver: &Mover| {
             let rescued = here(diver) && *on_board < DIVERS;
-            *on_board += u8::from(rescued);
+            *on_board += i32::from(rescued);
             rescued
         };
         retain_from_last(&mut self.divers, |diver| {
@@ -246,9 +250,8 @@ impl Seaquest {
         if self.on_board == DIVERS {
             self.on_board = 0;
             points = (self.air * 10 / AIR).max(0) as u32;
-        } else {
-            self.on_board -= 1;
         }
+        self.on_board = (self.on_board - 1).max(FEWEST_DIVERS);
         self.air = AIR;
         if ramping && (self.spawn_interval > 1 || self.move_interval > LEAST_MOVE_INTERVAL) {
             if self.ramp_moves && self.move_interval > LEAST_MOVE_INTERVAL {
@@ -357,19 +360,18 @@ impl Rules for Seaquest {
             }
         }
         planes[7] = Plane::row(LAST, 0, (self.air * 10 / AIR).max(0) as u8);
-        planes[8] = Plane::row(LAST, LAST - self.on_board, LAST);
+        planes[8] = Plane::row(LAST, LAST - self.on_board.clamp(0, DIVERS) as u8, LAST);
         planes
     }
 
     fn save(&self) -> Vec<u64> {
-        let Self { x, y, rightward, on_board, surfaced, spawn_interval, spawn_timer, .. } = *self;
+        let Self { x, y, rightward, surfaced, spawn_interval, spawn_timer, .. } = *self;
         let Self { diver_spawn_timer, move_interval, shot_timer, ramp_moves, .. } = *self;
-        let mut numbers = [x, y, rightward.into(), on_board, surfaced.into(), spawn_interval, spawn_timer]
-            .map(u64::from)
-            .to_vec();
+        let mut numbers = [x, y, rightward.into(), surfaced.into(), spawn_interval, spawn_timer].map(u64::from).to_vec();
         numbers.extend([diver_spawn_timer, move_interval, shot_timer, ramp_moves.into()].map(u64::from));
         // Air may be −1.
         numbers.push((self.air + 1) as u64);
+        numbers.push((self.on_board - FEWEST_DIVERS) as u64);
         for movers in [&self.bullets, &self.enemy_bullets, &self.fish, &self.submarines, &self.divers] {
             numbers.push(movers.len() as u64);
             for &Mover { x, y, rightward, timer, shot_timer } in movers {
@@ -381,13 +383,14 @@ impl Rules for Seaquest {
 
     fn restore(numbers: &mut Numbers) -> Option<Self> {
         let (x, y, rightward) = (numbers.within(0, LAST)?, numbers.within(0, FLOOR)?, numbers.flag()?);
-        let (on_board, surfaced) = (numbers.within(0, DIVERS)?, numbers.flag()?);
+        let surfaced = numbers.flag()?;
         let spawn_interval = numbers.within(1, SPAWN_INTERVAL)?;
         let spawn_timer = numbers.within(0, SPAWN_INTERVAL)?;
         let diver_spawn_timer = numbers.within(0, DIVER_SPAWN_INTERVAL)?;
         let move_interval = numbers.within(LEAST_MOVE_INTERVAL, MOVE_INTERVAL)?;
         let (shot_timer, ramp_moves) = (numbers.within(0, SHOT_INTERVAL)?, numbers.flag()?);
         let air = numbers.below(AIR as u64 + 2)? as i16 - 1;
+        let on_board = numbers.below((DIVERS - FEWEST_DIVERS) as u64 + 1)? as i32 + FEWEST_DIVERS;
         let mut movers = || {
             let n = numbers.below(MOST)?;
             let mover = |_| {
