@@ -23,7 +23,7 @@ from ._plan import Certificate, Plan, PlannedLevel, plan
 from ._serve import Server, serve
 from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
 from .callbacks import Callback, CheckpointCallback, Episode
-from .envs import ObserveReward, TabularEnv
+from .envs import GameEnv, ObserveReward, TabularEnv
 
 __all__ = [
     "Callback",
@@ -32,6 +32,7 @@ __all__ = [
     "DeepBQRL",
     "Episode",
     "Evaluation",
+    "GameEnv",
     "Model",
     "ObserveReward",
     "Plan",

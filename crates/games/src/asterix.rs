@@ -9,7 +9,7 @@
 //! 3. Every `move_interval` steps (5 at first) all travellers move one cell. At the end of the lane they leave. The player
 //!    touches whoever arrives.
 //!
-//! Ramping: every 101 steps `spawn_interval` falls by 1, and every second time `move_interval` too, both down to 1.
+//! Ramping: every 102 steps `spawn_interval` falls by 1, and every second time `move_interval` too, both down to 1.
 
 use crate::draws::Draws;
 use crate::plane::{Plane, SIDE};
@@ -129,13 +129,12 @@ impl Rules for Asterix {
     type Words = [u64; 7];
 
     const LOOKS: &'static [Look] = &[
-        Look { name: "player", glyph: '@', colour: [86, 180, 233] },
-        Look { name: "enemy", glyph: 'x', colour: [213, 94, 0] },
-        Look { name: "trail", glyph: '.', colour: [130, 130, 130] },
-        Look { name: "gold", glyph: '$', colour: [240, 228, 66] },
+        Look::thing("player", '@', [86, 180, 233]),
+        Look::thing("enemy", 'x', [213, 94, 0]),
+        Look::mark("trail", '.', [130, 130, 130]),
+        Look::thing("gold", '$', [240, 228, 66]),
     ];
-    const MINIMAL: &'static [Action] =
-        &[Action::Stay, Action::Left, Action::Up, Action::Right, Action::Down];
+    const MINIMAL: &'static [Action] = &[Action::Stay, Action::Left, Action::Up, Action::Right, Action::Down];
     const MOST_POINTS: u32 = 2;
 
     fn start(_: &mut impl Draws) -> Self {
@@ -247,5 +246,45 @@ impl Rules for Asterix {
             ramp_timer,
             ramp_moves,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::Script;
+
+    #[test]
+    fn gold_of_the_players_lane_arrives_at_step_31_and_an_enemy_too() {
+        // A traveller enters at step 11 from the left in row 5 (⌊0.55 · 8⌋ = 4) and moves at steps 11, 16, 21, 26, 31, so that it is
+        // then at 5, where the player waits. Draws: direction, kind, lane.
+        for (kind, outcome) in
+            [(0.0, Outcome { reward: 1, over: false }), (0.9, Outcome { reward: 0, over: true })]
+        {
+            let draws = [0.0, kind, 0.55];
+            let mut draws = Script::new(&draws);
+            let mut game = Asterix::start(&mut draws);
+            for _ in 0..30 {
+                let before = game.step(Action::Stay, true, &mut draws);
+                assert_eq!(before, Outcome { reward: 0, over: false });
+            }
+            assert_eq!(game.step(Action::Stay, true, &mut draws), outcome);
+        }
+    }
+
+    #[test]
+    fn the_game_speeds_up_every_102_steps_unless_it_must_not() {
+        let mut game = Asterix::start(&mut Script::new(&[]));
+        for (steps, spawn, moves) in [(100, 10, 5), (1, 10, 5), (1, 9, 5), (102, 8, 4), (102, 7, 4)] {
+            for _ in 0..steps {
+                game.ramp();
+            }
+            assert_eq!((game.spawn_interval, game.move_interval), (spawn, moves));
+        }
+        let mut calm = Asterix::start(&mut Script::new(&[]));
+        for _ in 0..1000 {
+            calm.step(Action::Stay, false, &mut Script::new(&[0.0, 0.0]));
+        }
+        assert_eq!((calm.spawn_interval, calm.move_interval), (10, 5));
     }
 }

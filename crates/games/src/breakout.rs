@@ -51,10 +51,10 @@ impl Rules for Breakout {
     type Words = [u64; 7];
 
     const LOOKS: &'static [Look] = &[
-        Look { name: "paddle", glyph: '=', colour: [86, 180, 233] },
-        Look { name: "ball", glyph: 'o', colour: [255, 255, 255] },
-        Look { name: "trail", glyph: '.', colour: [130, 130, 130] },
-        Look { name: "brick", glyph: '#', colour: [213, 94, 0] },
+        Look::thing("paddle", '=', [86, 180, 233]),
+        Look::thing("ball", 'o', [255, 255, 255]),
+        Look::mark("trail", '.', [130, 130, 130]),
+        Look::thing("brick", '#', [213, 94, 0]),
     ];
     const MINIMAL: &'static [Action] = &[Action::Stay, Action::Left, Action::Right];
     const MOST_POINTS: u32 = 1;
@@ -145,5 +145,52 @@ impl Rules for Breakout {
         let (trail_x, trail_y) = (numbers.within(0, LAST)?, numbers.within(0, LAST)?);
         let (struck, bricks) = (numbers.flag()?, numbers.below(1 << 30)? as u32);
         Some(Self { paddle, x, y, right, down, trail_x, trail_y, bricks, struck })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::Script;
+
+    fn play(game: &mut Breakout, actions: &[Action]) -> Vec<Outcome> {
+        actions.iter().map(|&action| game.step(action, true, &mut Script::new(&[]))).collect()
+    }
+
+    #[test]
+    fn a_ball_that_nobody_catches_ends_the_game_at_the_sixth_step() {
+        // From (0, 3) to the right: (1, 4), (2, 5), (3, 6), (4, 7), (5, 8), and then row 9, where the paddle is at 4.
+        let mut game = Breakout::start(&mut Script::new(&[0.0]));
+        let outcomes = play(&mut game, &[Action::Stay; 6]);
+        assert_eq!(outcomes.iter().position(|outcome| outcome.over), Some(5));
+        assert_eq!((game.x, game.y), (6, 9));
+        // From the other side it comes down at 3.
+        let mut game = Breakout::start(&mut Script::new(&[0.5]));
+        play(&mut game, &[Action::Stay; 6]);
+        assert_eq!((game.x, game.y), (3, 9));
+    }
+
+    #[test]
+    fn the_paddle_and_the_wall_send_the_ball_to_a_brick() {
+        // A paddle at 5, below the ball's last cell: up to the right from (6, 8), at the wall in (9, 5), along it to (9, 4), and
+        // into the brick at (8, 3), which turns it round in row 4.
+        let mut game = Breakout::start(&mut Script::new(&[0.0]));
+        let mut actions = vec![Action::Right];
+        actions.extend([Action::Stay; 10]);
+        let rewards: Vec<u32> = play(&mut game, &actions).iter().map(|outcome| outcome.reward).collect();
+        assert_eq!(rewards, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!((game.x, game.y, game.right, game.down), (8, 4, false, true));
+        assert_eq!(game.bricks.count_ones(), 29);
+        assert!(!game.planes()[3].has(8, 3));
+    }
+
+    #[test]
+    fn the_last_brick_brings_new_ones_when_the_ball_comes_down() {
+        let mut game = Breakout::start(&mut Script::new(&[0.0]));
+        (game.bricks, game.paddle, game.y, game.x) = (0, 5, 8, 4);
+        let outcome = play(&mut game, &[Action::Stay])[0];
+        assert_eq!((outcome.over, game.bricks), (false, FULL));
+        // The ball would have arrived at the paddle: back the way it came.
+        assert_eq!((game.x, game.y, game.right, game.down), (5, 8, false, false));
     }
 }

@@ -66,13 +66,13 @@ impl Rules for Freeway {
     type Words = [u64; 11];
 
     const LOOKS: &'static [Look] = &[
-        Look { name: "chicken", glyph: '@', colour: [86, 180, 233] },
-        Look { name: "car", glyph: '#', colour: [213, 94, 0] },
-        Look { name: "speed 1", glyph: '1', colour: [240, 228, 66] },
-        Look { name: "speed 2", glyph: '2', colour: [205, 190, 60] },
-        Look { name: "speed 3", glyph: '3', colour: [165, 152, 55] },
-        Look { name: "speed 4", glyph: '4', colour: [125, 115, 50] },
-        Look { name: "speed 5", glyph: '5', colour: [90, 82, 45] },
+        Look::thing("chicken", '@', [86, 180, 233]),
+        Look::thing("car", '#', [213, 94, 0]),
+        Look::mark("speed 1", '1', [240, 228, 66]),
+        Look::mark("speed 2", '2', [205, 190, 60]),
+        Look::mark("speed 3", '3', [165, 152, 55]),
+        Look::mark("speed 4", '4', [125, 115, 50]),
+        Look::mark("speed 5", '5', [90, 82, 45]),
     ];
     const MINIMAL: &'static [Action] = &[Action::Stay, Action::Up, Action::Down];
     const MOST_POINTS: u32 = 1;
@@ -165,5 +165,59 @@ impl Rules for Freeway {
         let (columns, timers) = (lanes(0, LAST)?, lanes(0, SPEEDS as u8)?);
         let (speeds, rightward) = (lanes(1, SPEEDS as u8)?, lanes(0, 1)?.map(|flag| flag == 1));
         Some(Self { row, rest, clock, columns, timers, speeds, rightward })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::Script;
+
+    /// Eight slow cars, v = 5, to the right or to the left.
+    fn slow(direction: f64) -> Freeway {
+        let draws = [[0.99; LANES], [direction; LANES]].concat();
+        Freeway::start(&mut Script::new(&draws))
+    }
+
+    fn up(game: &mut Freeway, steps: usize) -> Vec<u32> {
+        (0..steps).map(|_| game.step(Action::Up, true, &mut Script::new(&[])).reward).collect()
+    }
+
+    #[test]
+    fn an_undisturbed_chicken_crosses_at_step_28() {
+        // It walks at steps 4, 7, …, 28: nine rows. Cars move to the left at steps 6, 12, 18, 24, from column 0 to 9, 8, 7, 6.
+        let mut game = slow(0.0);
+        let rewards = up(&mut game, 28);
+        assert_eq!(rewards.iter().position(|&reward| reward == 1), Some(27));
+        assert_eq!((game.row, game.columns), (9, [6; LANES]));
+    }
+
+    #[test]
+    fn a_car_sends_the_chicken_back() {
+        // Cars move to the right at steps 6, 12, 18, 24 and are then in column 4. The chicken has walked seven rows by then.
+        let mut game = slow(0.5);
+        up(&mut game, 23);
+        assert_eq!((game.row, game.columns), (2, [3; LANES]));
+        assert_eq!(up(&mut game, 1), [0]);
+        assert_eq!((game.row, game.columns), (9, [4; LANES]));
+    }
+
+    #[test]
+    fn a_game_has_2501_steps() {
+        let mut game = slow(0.0);
+        let mut step = || game.step(Action::Down, true, &mut Script::new(&[]));
+        assert!((0..2500).all(|_| !step().over));
+        assert!(step().over);
+    }
+
+    #[test]
+    fn the_plane_of_a_speed_shows_the_cell_behind() {
+        let mut game = slow(0.5);
+        (game.speeds[2], game.columns[2]) = (3, 7);
+        let planes = game.planes();
+        assert!(planes[1].has(7, 3) && planes[4].has(6, 3));
+        // A ring: behind column 0 is column 9.
+        assert!(planes[1].has(0, 1) && planes[6].has(9, 1));
+        assert_eq!(planes[6].count(), 7);
     }
 }

@@ -23,6 +23,7 @@ pub mod draws;
 pub mod freeway;
 pub mod list;
 pub mod minatar;
+pub mod picture;
 pub mod plane;
 pub mod rules;
 pub mod seaquest;

@@ -37,7 +37,10 @@ pub struct GameInfo {
 static GAMES: [GameInfo; 5] = [
     info::<Breakout>("minatar/breakout", "Keep the ball in play with a paddle; a point for every brick."),
     info::<Asterix>("minatar/asterix", "Collect gold and avoid enemies; a point for every piece of gold."),
-    info::<Freeway>("minatar/freeway", "Lead a chicken across eight lanes of cars; a point for every crossing."),
+    info::<Freeway>(
+        "minatar/freeway",
+        "Lead a chicken across eight lanes of cars; a point for every crossing.",
+    ),
     info::<Seaquest>(
         "minatar/seaquest",
         "Steer a submarine; a point for every enemy, and for the air left when six divers are rescued.",
@@ -125,6 +128,7 @@ pub fn build(name: &str, parameters: &[(String, String)]) -> Result<Game, Proble
         minimal,
         horizon: parameters.count("horizon"),
         horizon_is_task: parameters.flag("horizon_is_task"),
+        discount: 1.0,
     };
     Ok(Game { info, settings })
 }

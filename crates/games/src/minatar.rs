@@ -30,6 +30,8 @@ pub struct Settings {
     pub horizon: usize,
     /// Whether the horizon is part of the task, or only a cut-off.
     pub horizon_is_task: bool,
+    /// γ, in (0, 1].
+    pub discount: f64,
 }
 
 impl Settings {
@@ -100,6 +102,7 @@ pub fn spec<G: Rules>(name: &str, settings: &Settings) -> EnvSpec {
     EnvSpec {
         horizon_is_task: settings.horizon_is_task,
         reward_bounds: Some((0.0, f64::from(G::MOST_POINTS))),
+        discount: settings.discount,
         ..EnvSpec::new(name, observations, settings.actions::<G>().len(), settings.horizon)
     }
 }
@@ -157,7 +160,8 @@ impl<G: Rules> Env for MinAtar<G> {
             }
             _ => None,
         };
-        let wrong = || EnvError::new(format!("{}: these numbers are no position of the game", self.spec.name));
+        let wrong =
+            || EnvError::new(format!("{}: these numbers are no position of the game", self.spec.name));
         (self.stage, self.play) = restored.ok_or_else(wrong)?;
         Ok(())
     }

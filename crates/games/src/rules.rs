@@ -44,8 +44,22 @@ pub struct Look {
     pub name: &'static str,
     /// A character.
     pub glyph: char,
-    /// Red, green, blue.
+    /// Red, green, blue. The colours of a game differ for colour-blind people, too (Okabe and Ito's palette).
     pub colour: [u8; 3],
+    /// Whether it is drawn smaller, and below the others.
+    pub faint: bool,
+}
+
+impl Look {
+    /// A thing.
+    pub const fn thing(name: &'static str, glyph: char, colour: [u8; 3]) -> Self {
+        Self { name, glyph, colour, faint: false }
+    }
+
+    /// A mark, such as a trail.
+    pub const fn mark(name: &'static str, glyph: char, colour: [u8; 3]) -> Self {
+        Self { name, glyph, colour, faint: true }
+    }
 }
 
 /// The result of a step.

@@ -169,7 +169,8 @@ impl Seaquest {
                 return false;
             }
             for enemies in [&mut *fish, &mut *submarines] {
-                if let Some(hit) = enemies.iter().position(|enemy| (enemy.x, enemy.y) == (bullet.x, bullet.y)) {
+                if let Some(hit) = enemies.iter().position(|enemy| (enemy.x, enemy.y) == (bullet.x, bullet.y))
+                {
                     enemies.remove(hit);
                     hits += 1;
                     return false;
@@ -271,16 +272,16 @@ impl Rules for Seaquest {
     type Words = [u64; 16];
 
     const LOOKS: &'static [Look] = &[
-        Look { name: "front of the submarine", glyph: '@', colour: [86, 180, 233] },
-        Look { name: "back of the submarine", glyph: 'o', colour: [0, 114, 178] },
-        Look { name: "bullet", glyph: '-', colour: [255, 255, 255] },
-        Look { name: "trail", glyph: '.', colour: [130, 130, 130] },
-        Look { name: "enemy bullet", glyph: '*', colour: [240, 228, 66] },
-        Look { name: "fish", glyph: 'f', colour: [213, 94, 0] },
-        Look { name: "enemy submarine", glyph: 'S', colour: [230, 159, 0] },
-        Look { name: "air", glyph: '=', colour: [170, 215, 255] },
-        Look { name: "divers on board", glyph: 'd', colour: [204, 121, 167] },
-        Look { name: "diver", glyph: 'd', colour: [0, 158, 115] },
+        Look::thing("front of the submarine", '@', [86, 180, 233]),
+        Look::thing("back of the submarine", 'o', [0, 114, 178]),
+        Look::thing("bullet", '-', [255, 255, 255]),
+        Look::mark("trail", '.', [130, 130, 130]),
+        Look::thing("enemy bullet", '*', [240, 228, 66]),
+        Look::thing("fish", 'f', [213, 94, 0]),
+        Look::thing("enemy submarine", 'S', [230, 159, 0]),
+        Look::thing("air", '=', [170, 215, 255]),
+        Look::thing("divers on board", 'd', [204, 121, 167]),
+        Look::thing("diver", 'd', [0, 158, 115]),
     ];
     const MINIMAL: &'static [Action] = &Action::ALL;
     /// ⌊200 / 20⌋ for six divers, and two bullets in flight.
@@ -367,7 +368,8 @@ impl Rules for Seaquest {
     fn save(&self) -> Vec<u64> {
         let Self { x, y, rightward, surfaced, spawn_interval, spawn_timer, .. } = *self;
         let Self { diver_spawn_timer, move_interval, shot_timer, ramp_moves, .. } = *self;
-        let mut numbers = [x, y, rightward.into(), surfaced.into(), spawn_interval, spawn_timer].map(u64::from).to_vec();
+        let mut numbers =
+            [x, y, rightward.into(), surfaced.into(), spawn_interval, spawn_timer].map(u64::from).to_vec();
         numbers.extend([diver_spawn_timer, move_interval, shot_timer, ramp_moves.into()].map(u64::from));
         // Air may be −1.
         numbers.push((self.air + 1) as u64);
@@ -425,5 +427,82 @@ impl Rules for Seaquest {
             shot_timer,
             ramp_moves,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::Script;
+
+    fn step(game: &mut Seaquest, action: Action) -> Outcome {
+        game.step(action, true, &mut Script::new(&[]))
+    }
+
+    fn start() -> Seaquest {
+        Seaquest::start(&mut Script::new(&[]))
+    }
+
+    fn mover(x: u8, y: u8, rightward: bool) -> Mover {
+        Mover { x, y, rightward, timer: 5, shot_timer: 10 }
+    }
+
+    #[test]
+    fn air_lasts_for_200_steps_below_the_surface() {
+        // Nothing else may happen: no enemy enters.
+        let mut game = start();
+        for count in 1..=201 {
+            (game.spawn_timer, game.diver_spawn_timer) = (20, 30);
+            let outcome = step(&mut game, if count == 1 { Action::Down } else { Action::Stay });
+            assert_eq!(outcome.over, count == 201, "step {count}");
+        }
+    }
+
+    #[test]
+    fn six_divers_give_a_point_for_every_20_steps_of_air() {
+        let mut game = start();
+        (game.y, game.air, game.on_board, game.surfaced) = (1, 159, 6, false);
+        assert_eq!(step(&mut game, Action::Up), Outcome { reward: 7, over: false });
+        assert_eq!((game.air, game.on_board, game.spawn_interval), (200, -1, 19));
+        // A count below 0 shows as none, and coming up again is allowed.
+        assert!(game.planes()[8].is_empty());
+        step(&mut game, Action::Down);
+        assert!(!step(&mut game, Action::Up).over);
+    }
+
+    #[test]
+    fn coming_up_without_a_diver_ends_the_game_and_with_one_it_leaves() {
+        let mut game = start();
+        step(&mut game, Action::Down);
+        let mut with_one = Seaquest { on_board: 1, ..game.clone() };
+        assert!(step(&mut game, Action::Up).over);
+        assert_eq!(step(&mut with_one, Action::Up), Outcome { reward: 0, over: false });
+        assert_eq!(with_one.on_board, 0);
+    }
+
+    #[test]
+    fn a_bullet_hits_a_fish_before_a_submarine_and_a_diver_comes_on_board() {
+        let mut game = start();
+        (game.y, game.rightward) = (4, true);
+        game.fish.push(mover(6, 4, false));
+        game.submarines.push(mover(6, 4, false));
+        game.divers.push(mover(5, 4, false));
+        // The bullet moves to 6 in the step in which it is fired.
+        assert_eq!(step(&mut game, Action::Fire), Outcome { reward: 1, over: false });
+        assert_eq!((game.fish.len(), game.submarines.len(), game.bullets.len()), (0, 1, 0));
+        assert_eq!((game.divers.len(), game.on_board), (0, 1));
+        let planes = game.planes();
+        assert!(planes[8].has(8, 9) && planes[6].has(6, 4) && planes[3].has(7, 4));
+    }
+
+    #[test]
+    fn enemies_do_not_enter_a_row_in_which_another_comes_towards_them() {
+        // Draws: direction, kind, row (0: from the left, a submarine, row 1).
+        let mut game = start();
+        game.fish.push(mover(9, 1, false));
+        game.enter_enemy(&mut Script::new(&[0.0, 0.0, 0.0]));
+        assert!(game.submarines.is_empty());
+        game.enter_enemy(&mut Script::new(&[0.0, 0.0, 0.2]));
+        assert_eq!(game.submarines, [Mover { x: 0, y: 2, rightward: true, timer: 5, shot_timer: 10 }]);
     }
 }

@@ -83,12 +83,12 @@ impl Rules for SpaceInvaders {
     type Words = [u64; 10];
 
     const LOOKS: &'static [Look] = &[
-        Look { name: "cannon", glyph: 'A', colour: [86, 180, 233] },
-        Look { name: "alien", glyph: 'W', colour: [0, 158, 115] },
-        Look { name: "aliens move left", glyph: 'W', colour: [0, 158, 115] },
-        Look { name: "aliens move right", glyph: 'W', colour: [0, 158, 115] },
-        Look { name: "bullet", glyph: '|', colour: [255, 255, 255] },
-        Look { name: "alien bullet", glyph: '!', colour: [230, 159, 0] },
+        Look::thing("cannon", 'A', [86, 180, 233]),
+        Look::thing("alien", 'W', [0, 158, 115]),
+        Look::thing("aliens move left", 'W', [0, 158, 115]),
+        Look::thing("aliens move right", 'W', [0, 158, 115]),
+        Look::thing("bullet", '|', [255, 255, 255]),
+        Look::thing("alien bullet", '!', [230, 159, 0]),
     ];
     const MINIMAL: &'static [Action] = &[Action::Stay, Action::Left, Action::Right, Action::Fire];
     const MOST_POINTS: u32 = 2;
@@ -158,8 +158,9 @@ impl Rules for SpaceInvaders {
 
     fn save(&self) -> Vec<u64> {
         let Self { cannon, rightward, interval, move_timer, alien_shot_timer, shot_timer, .. } = *self;
-        let mut numbers =
-            [cannon, rightward.into(), interval, move_timer, alien_shot_timer, shot_timer].map(u64::from).to_vec();
+        let mut numbers = [cannon, rightward.into(), interval, move_timer, alien_shot_timer, shot_timer]
+            .map(u64::from)
+            .to_vec();
         numbers.extend([self.bullets, self.alien_bullets, self.aliens].into_iter().flat_map(numbers_of));
         numbers
     }
@@ -185,5 +186,67 @@ impl Rules for SpaceInvaders {
             alien_shot_timer,
             shot_timer,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::Script;
+
+    fn step(game: &mut SpaceInvaders, action: Action) -> Outcome {
+        game.step(action, true, &mut Script::new(&[]))
+    }
+
+    fn start() -> SpaceInvaders {
+        SpaceInvaders::start(&mut Script::new(&[]))
+    }
+
+    #[test]
+    fn a_bullet_reaches_the_aliens_at_the_sixth_step() {
+        // Rows 8, 7, 6, 5, 4 and 3, the lowest of the block. The next shot can be fired at that step, not before.
+        let mut game = start();
+        let rewards: Vec<u32> = (0..6).map(|_| step(&mut game, Action::Fire).reward).collect();
+        assert_eq!(rewards, [0, 0, 0, 0, 0, 1]);
+        assert!(!game.aliens.has(5, 3));
+        assert_eq!(game.bullets, Plane::cell(5, 8));
+    }
+
+    #[test]
+    fn the_block_moves_at_step_13_and_the_nearest_alien_shoots_at_step_11() {
+        let mut game = start();
+        for _ in 0..11 {
+            step(&mut game, Action::Stay);
+        }
+        assert_eq!(game.alien_bullets, Plane::cell(5, 3));
+        step(&mut game, Action::Right);
+        assert_eq!(game.aliens, block());
+        step(&mut game, Action::Right);
+        assert_eq!(game.aliens.columns(), 0b00_0111_1110);
+        // The bullet falls a row a step, past the cannon, which has left.
+        assert_eq!(game.alien_bullets, Plane::cell(5, 5));
+    }
+
+    #[test]
+    fn whoever_stands_still_is_shot() {
+        // The bullet appears in row 3 at step 11 and is in row 9 six steps later.
+        let mut game = start();
+        let over = (1..).find(|_| step(&mut game, Action::Stay).over);
+        assert_eq!(over, Some(17));
+    }
+
+    #[test]
+    fn at_the_wall_the_block_turns_and_comes_down_and_a_new_block_is_faster() {
+        let mut game = start();
+        game.aliens = Plane::cell(0, 2).or(Plane::cell(1, 2));
+        game.move_timer = 0;
+        step(&mut game, Action::Stay);
+        assert_eq!((game.aliens, game.rightward), (Plane::cell(0, 3).or(Plane::cell(1, 3)), true));
+        // The block moves after min(2, 12) steps.
+        assert_eq!(game.move_timer, 1);
+        (game.aliens, game.bullets) = (Plane::cell(5, 3), Plane::cell(5, 4));
+        game.move_timer = 5;
+        assert_eq!(step(&mut game, Action::Stay), Outcome { reward: 1, over: false });
+        assert_eq!((game.aliens, game.interval), (block(), 11));
     }
 }

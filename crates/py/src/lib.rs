@@ -11,6 +11,7 @@
 //! | [`shared`] | an agent that is asked in one place while it learns in another |
 //! | [`observation`] | what an environment shows, as the agent wants it |
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
+//! | [`game`] | `Game`: a game being played; `replay_game`: with given draws |
 //! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow |
 //! | [`record`] | `summary`: statistics of returns |
 //! | [`serve`] | `PageServer`: the live page in a thread |
@@ -23,6 +24,7 @@
 
 mod convert;
 mod described;
+mod game;
 mod lanes;
 mod learner;
 mod native;
@@ -42,6 +44,8 @@ use pyo3::prelude::*;
 mod _bqrl {
     #[pymodule_export]
     use crate::described::{algos, preset};
+    #[pymodule_export]
+    use crate::game::{Game, games, replay_game};
     #[pymodule_export]
     use crate::learner::Learner;
     #[pymodule_export]
