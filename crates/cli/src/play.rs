@@ -162,8 +162,8 @@ fn performance(
         }
         let action = sight.action.map_or("", |action| actions[action].as_str());
         let over = if sight.end.is_over() { "over" } else { "" };
-        let words = format!("step {:<6} score {:<6} {action:<6}{over}", sight.stage, number(sight.total));
-        let picture = format!("{}{}\n", text(looks, sight_words(sight)), words.trim_end());
+        let line = format!("step {:<6} score {:<6} {action:<6}{over}", sight.stage, number(sight.total));
+        let picture = format!("{}{}\n", text(looks, words), line.trim_end());
         let seen = show(&picture, std::mem::replace(&mut above, picture.lines().count()));
         sleep(pause, &interrupted);
         seen && !interrupted.load(Ordering::Relaxed)
@@ -184,15 +184,13 @@ fn performance(
     Ok(String::new())
 }
 
-fn sight_words<'a>(sight: &'a Sight) -> &'a [u64] {
-    match sight.observation {
-        Observation::Bits(words) => words,
-        _ => &[],
-    }
-}
-
 fn summary(game: &Game, steps: u64, scores: &[f64]) -> String {
-    let mut summary = format!("{}: {steps} steps, {} finished games", game.info().name, scores.len());
+    let mut summary = format!(
+        "{}: {steps} steps, {} finished {}",
+        game.info().name,
+        scores.len(),
+        if scores.len() == 1 { "game" } else { "games" }
+    );
     if !scores.is_empty() {
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
         let _ = write!(summary, ", mean score {}", number((mean * 100.0).round() / 100.0));

@@ -118,8 +118,20 @@ fn a_run_on_a_game_is_trained_evaluated_and_watched() {
 fn a_run_that_is_resumed_in_the_middle_of_a_game_ends_the_same() {
     let desk = Desk::new();
     let start = |out: &'static str| {
-        let game = ["train", "minatar/seaquest", "--algo", "qr-dqn", "--steps", "400", "--lanes", "2", "--seeds", "3"];
-        let small = ["--set", "agent.hidden=[8]", "--set", "run.evaluation_episodes=2", "--quiet", "--out", out];
+        let game = [
+            "train",
+            "minatar/seaquest",
+            "--algo",
+            "qr-dqn",
+            "--steps",
+            "400",
+            "--lanes",
+            "2",
+            "--seeds",
+            "3",
+        ];
+        let small =
+            ["--set", "agent.hidden=[8]", "--set", "run.evaluation_episodes=2", "--quiet", "--out", out];
         [&game[..], &small, &["--set", "run.checkpoint_every=\"100 steps\""]].concat()
     };
     desk.ok(&start("whole"));
