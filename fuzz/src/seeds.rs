@@ -44,6 +44,7 @@ pub fn write() -> io::Result<()> {
     }
     let shape = Shape {
         n_inputs: 3,
+        sight: None,
         hidden: vec![4],
         layer_norm: true,
         n_heads: 2,
@@ -57,6 +58,7 @@ pub fn write() -> io::Result<()> {
     put("networks", "small", &Input::one("networks.safetensors", &networks.to_bytes()))?;
     let shape = Shape {
         n_inputs: 1,
+        sight: None,
         hidden: vec![],
         layer_norm: false,
         n_heads: 1,

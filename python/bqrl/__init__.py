@@ -33,7 +33,7 @@ from ._serve import Server, serve
 from ._show import Picture
 from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
 from .callbacks import Callback, CheckpointCallback, Episode
-from .envs import ObserveReward, TabularEnv
+from .envs import GameEnv, ObserveReward, TabularEnv
 
 __all__ = [
     "ActionWorth",
@@ -47,6 +47,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "Fit",
+    "GameEnv",
     "Model",
     "ObserveReward",
     "Picture",

@@ -1,5 +1,5 @@
 //! Experiments: TOML → checked configuration ([`config`]) → task and references ([`task`]) → training and its measures
-//! ([`train`], [`evaluate`]) → a run directory that survives interruptions ([`run`], [`records`]; many runs: [`batch`])
+//! ([`train`], [`evaluate`]; to look on: [`watch`](mod@watch)) → a run directory that survives interruptions ([`run`], [`records`]; many runs: [`batch`])
 //! and holds the tables for reports ([`outcome`], [`summary`]).
 //! Complete plans: [`plan`]. Policies that users bring along: [`given`]; beside the best ones: [`compare`](mod@compare); planned ones as a spreadsheet: [`sheet`]. Grids of settings, on any engine: [`sweep`]. The paper's experiments: [`reproduce`], and further
 //! studies: [`studies`].
@@ -22,3 +22,4 @@ pub mod sweep;
 pub mod task;
 pub mod train;
 pub mod tune;
+pub mod watch;

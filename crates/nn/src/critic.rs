@@ -308,7 +308,7 @@ impl Network {
             d_h.resize(n_samples, layer.n_inputs);
             match &layer.window {
                 Some(window) => {
-                    self.window_input_gradient(layer, window, parameters, d_z, &hidden[before], d_h)
+                    self.window_input_gradient(layer, window, parameters, d_z, &hidden[before], d_h);
                 }
                 None => self.input_gradient(layer, &parts, parameters, d_z, &hidden[before], d_h),
             }

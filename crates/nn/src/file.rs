@@ -243,12 +243,11 @@ fn describe(shape: &Shape) -> String {
         let convolutions: Vec<String> = convolutions.iter().map(one).collect();
         format!(" planes={} convolutions={}", joined(planes), convolutions.join(","))
     });
+    let heads = format!(" layer_norm={layer_norm} n_heads={n_heads} n_twins={n_twins}");
     let (version, more) = match (sight, layer_norm, n_heads, n_twins) {
+        (Some(_), ..) => (4, heads),
         (None, false, 1, 1) => (1, String::new()),
-        _ => {
-            let version = if sight.is_some() { 4 } else { 3 };
-            (version, format!(" layer_norm={layer_norm} n_heads={n_heads} n_twins={n_twins}"))
-        }
+        (None, ..) => (3, heads),
     };
     format!(
         "version={version} n_inputs={n_inputs}{seen} hidden={hidden}{more} n_actions={n_actions} n_quantiles={n_quantiles} \

@@ -7,9 +7,9 @@ use bqrl_nn::{Adam, Convolution, Ensemble, Init, Inputs, Kernels, Shape, Sight, 
 use oracle::{Head, Rule, Sample, Way, assert_close, flat};
 
 /// Convolutions of channels, kernel, stride.
-fn sight(planes: [usize; 3], convolutions: &[[usize; 3]]) -> Option<Sight> {
+fn sight(planes: [usize; 3], convolutions: &[[usize; 3]]) -> Sight {
     let one = |&[channels, kernel, stride]: &[usize; 3]| Convolution { channels, kernel, stride };
-    Some(Sight { planes, convolutions: convolutions.iter().map(one).collect() })
+    Sight { planes, convolutions: convolutions.iter().map(one).collect() }
 }
 
 /// Convolutions: one and two, overlapping windows and windows with gaps, planes that are not square, channels around the tile sizes, with
@@ -17,7 +17,7 @@ fn sight(planes: [usize; 3], convolutions: &[[usize; 3]]) -> Option<Sight> {
 fn seeing_cases() -> Vec<(Shape, usize)> {
     let shape = |n_inputs, sight, hidden: &[usize], layer_norm| Shape {
         n_inputs,
-        sight,
+        sight: Some(sight),
         hidden: hidden.to_vec(),
         layer_norm,
         n_heads: 1,
@@ -159,8 +159,13 @@ fn the_oracle_agrees_with_finite_differences() {
     let rules = plain_rules().into_iter().chain(mixed_rules());
     let twins = [1, 2, 3, 1, 2, 3, 2, 3, 2, 2];
     // Every third network sees, through one or two convolutions; one of its inputs is not a plane.
-    let sights =
-        [None, None, sight([2, 4, 3], &[[3, 2, 1]]), None, sight([1, 5, 5], &[[2, 2, 1], [3, 2, 2]])];
+    let sights = [
+        None,
+        None,
+        Some(sight([2, 4, 3], &[[3, 2, 1]])),
+        None,
+        Some(sight([1, 5, 5], &[[2, 2, 1], [3, 2, 2]])),
+    ];
     let all = rules.zip(twins).zip(hidden.iter().cycle()).zip(sights.iter().cycle());
     for (case, (((rule, n_twins), hidden), sight)) in all.enumerate() {
         let shape = Shape {

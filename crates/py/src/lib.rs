@@ -15,6 +15,7 @@
 //! | [`law`] | `Law`: the law of a return |
 //! | [`given`] | `evaluate`, `compare`: policies of users, functions of Python among them |
 //! | [`fitting`] | `fit_file`, `fit_arrays`, `simulate`: tables with counts |
+//! | [`game`] | `Game`: a game being played; `replay_game`: with given draws |
 //! | [`record`] | `summary`: statistics of returns |
 //! | [`serve`] | `PageServer`: the live page in a thread |
 //! | [`sweep`] | `Sweep`: a sweep file, and its runs one at a time |
@@ -27,6 +28,7 @@
 mod convert;
 mod described;
 mod fitting;
+mod game;
 mod given;
 mod lanes;
 mod law;
@@ -50,6 +52,8 @@ mod _bqrl {
     use crate::described::{algos, preset};
     #[pymodule_export]
     use crate::fitting::{fit_arrays, fit_file, log_columns, simulate};
+    #[pymodule_export]
+    use crate::game::{Game, games, replay_game};
     #[pymodule_export]
     use crate::given::{compare, evaluate, law_svg};
     #[pymodule_export]

@@ -26,6 +26,9 @@ use crate::law::Law;
 use crate::native;
 use crate::problem::Problem;
 
+/// The target, the action that is chosen, and (action, chance, mean) of every possible one.
+type Explained = (f64, usize, Vec<(usize, f64, f64)>);
+
 /// The report, a policy and the law of its return per level, and a note where returns were rounded unasked.
 type Planning<'py> = (Bound<'py, PyAny>, Vec<PlannedPolicy>, Vec<Law>, Option<String>);
 /// Stage, state, collected (or from), to, action: one entry per row.
@@ -163,7 +166,7 @@ impl PlannedPolicy {
         stage: i64,
         state: &Bound<'_, PyAny>,
         collected: f64,
-    ) -> PyResult<(f64, usize, Vec<(usize, f64, f64)>)> {
+    ) -> PyResult<Explained> {
         let x = self.point(stage, state, collected)?;
         let (solved, model) = (self.solved(), &self.plan.problem.model);
         let target = solved.target();

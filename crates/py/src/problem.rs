@@ -30,7 +30,7 @@ const MOST_ACTIONS: usize = 65_536;
 const MOST_PAIRS: usize = 50_000_000;
 
 /// (name, one line, parameters as (name, default, allowed, meaning)).
-type Listed = (&'static str, &'static str, Vec<(&'static str, &'static str, String, &'static str)>);
+pub type Listed = (&'static str, &'static str, Vec<(&'static str, &'static str, String, &'static str)>);
 
 /// The built-in problems.
 #[pyfunction]

@@ -82,9 +82,10 @@ impl Offers {
 fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let offers = Offers::new(parameters.text("offers")).map_err(|want| parameters.refuse("offers", want))?;
     let n = offers.law.len();
-    let start = match offers.observed && !parameters.is_given("start") {
-        true => 0,
-        false => parameters.count_within("start", 0, n - 1)?,
+    let start = if offers.observed && !parameters.is_given("start") {
+        0
+    } else {
+        parameters.count_within("start", 0, n - 1)?
     };
     let sold = n;
 
