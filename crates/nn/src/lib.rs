@@ -4,8 +4,8 @@
 //! z_θm(x, a)_j ≈ Q_{η_j}(Z(x, a))      m = 1..M critics, a of A actions, j = 1..K levels η_j = (j − ½)/K
 //! ```
 //!
-//! One critic is a multi-layer perceptron with ReLU (normalised or not), D inputs and one or more heads of A·K outputs, in
-//! single precision. Every head has its own way to choose the next action; twins are copies of all heads. One
+//! One critic is a multi-layer perceptron with ReLU (normalised or not), D inputs, convolutions in front where these are planes, and one
+//! or more heads of A·K outputs, in single precision. Every head has its own way to choose the next action; twins are copies of all heads. One
 //! [`Ensemble::train_step`] is the paper's update of all M of them on one minibatch: target critic at x', sort,
 //! buffered score, one next action, targets, quantile Huber gradient, backward pass, Adam, soft update (§3.1,
 //! Eqs. 3–5). [`Ensemble::update`] and [`Ensemble::each_member`] train the same networks on any other loss.
@@ -35,16 +35,17 @@
 //!
 //! | tensor | type | size |
 //! |---|---|---|
-//! | `critic.{m}.layer.{l}.weight` | F32 | `[out, in]` |
+//! | `critic.{m}.layer.{l}.weight` | F32 | `[out, in]`; of a convolution `[out, in, kernel, kernel]` |
 //! | `critic.{m}.layer.{l}.bias` | F32 | `[out]` |
-//! | `critic.{m}.layer.{l}.norm.weight`, `….norm.bias`, where hidden layers are normalised | F32 | `[out]` |
+//! | `critic.{m}.layer.{l}.norm.weight`, `….norm.bias`, where hidden layers are normalised | F32 | `[out]`, times the positions of a convolution |
 //! | `target.critic.…`, `adam.m.critic.…`, `adam.v.critic.…` | F32 | as above |
 //! | `adam.step` | I64 | `[M]` |
 //!
 //! The metadata has one entry, `bqrl_nn`, such as
 //! `version=1 n_inputs=28 hidden=64,64 n_actions=2 n_quantiles=51 n_critics=5`. Normalised layers, several heads or twins make it
-//! `version=3 n_inputs=28 hidden=64,64 layer_norm=true n_heads=3 n_twins=2 n_actions=2 n_quantiles=51 n_critics=1`. Output
-//! ((twin·heads + head)·A + a)·K + j is quantile j of action a. In PyTorch:
+//! `version=3 n_inputs=28 hidden=64,64 layer_norm=true n_heads=3 n_twins=2 n_actions=2 n_quantiles=51 n_critics=1`, and
+//! convolutions `version=4 n_inputs=410 planes=4,10,10 convolutions=16x3x1 hidden=128 …` (channels, kernel, stride). Output
+//! ((twin·heads + head)·A + a)·K + j is quantile j of action a. Without convolutions, in PyTorch:
 //!
 //! ```python
 //! import torch
