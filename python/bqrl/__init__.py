@@ -10,6 +10,12 @@ Plan exactly where every probability is known:
 
     bqrl.plan("asset-selling", risk_level=0.1)[0.1].best_quantile
 
+Plan with what you have: a log of episodes, a simulator, a rule that is used today:
+
+    fit = bqrl.fit(frame)
+    bqrl.plan(fit, confidence=0.95)[0.1].promise.certified_quantile
+    bqrl.compare(fit, lambda stage, state, collected: "order" if state == "low" else "wait")
+
 The risk level is τ of the paper, `tau` on the command line and in run files.
 """
 
@@ -18,36 +24,53 @@ from __future__ import annotations
 from typing import Any
 
 from . import _bqrl, envs
-from ._bqrl import PlannedPolicy, Problem, __version__
-from ._plan import Certificate, Plan, PlannedLevel, plan
+from ._bqrl import Problem, __version__
+from ._evaluate import ComparedPolicy, Comparison, PolicyEvaluation, compare, evaluate
+from ._fit import Fit, fit, simulate
+from ._plan import Certificate, Plan, PlannedLevel, Promise, plan
+from ._policy import ActionWorth, Explanation, PlannedPolicy
 from ._serve import Server, serve
+from ._show import Picture
 from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
 from .callbacks import Callback, CheckpointCallback, Episode
-from .envs import ObserveReward, TabularEnv
+from .envs import GameEnv, ObserveReward, TabularEnv
 
 __all__ = [
+    "ActionWorth",
     "Callback",
     "Certificate",
     "CheckpointCallback",
+    "ComparedPolicy",
+    "Comparison",
     "DeepBQRL",
     "Episode",
     "Evaluation",
+    "Explanation",
+    "Fit",
+    "GameEnv",
     "Model",
     "ObserveReward",
+    "Picture",
     "Plan",
     "PlannedLevel",
     "PlannedPolicy",
+    "PolicyEvaluation",
     "Problem",
+    "Promise",
     "QRDQN",
     "Server",
     "TabularEnv",
     "TargetTracking",
     "__version__",
+    "compare",
+    "evaluate",
+    "fit",
     "load",
     "plan",
     "problems",
     "serve",
     "settings",
+    "simulate",
 ]
 
 envs.register()

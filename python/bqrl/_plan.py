@@ -6,15 +6,21 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _bqrl
+from . import _bqrl, _show
+from ._arguments import path as checked_path
 from ._arguments import shown, whole
+from ._fit import Fit
 from ._limits import time_limit
+from ._policy import PlannedPolicy
+
+if TYPE_CHECKING:
+    import pandas as _pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 
 @dataclass(frozen=True)
@@ -31,20 +37,52 @@ class Certificate:
 
 
 @dataclass(frozen=True)
+class Promise:
+    """What the data support at one risk level, for the policy of that level.
+
+    Attributes:
+        confidence: with which it holds, over the data.
+        certified_quantile: with this confidence, Q_τ of the policy is at least this, whatever the true probabilities are.
+        certified_probability: with this confidence, P(R ≥ certified_quantile) of the policy is at least this.
+        supported: False if the data support nothing better than the worst possible return, which is then `certified_quantile` and sure
+            only if no reward is smaller than those in the data. The policy is then that of the plain estimate, for want of a better
+            one: nothing is promised about it.
+        estimated_quantile: the best quantile if the estimated probabilities were true: no promise, and usually too high.
+        policy_estimate: Q_τ of the policy if the estimated probabilities were true.
+        policy_estimated_mean: its mean, likewise.
+        bootstrap_interval: where Q_τ of the policy lies in 90 of 100 resampled tables: a practical indicator, no promise.
+        certified_buffered: with `beta`: with this confidence, the policy's buffered quantile is at least this; else None.
+    """
+
+    confidence: float
+    certified_quantile: float
+    certified_probability: float
+    supported: bool
+    estimated_quantile: float
+    policy_estimate: float
+    policy_estimated_mean: float
+    bootstrap_interval: tuple[float, float] | None
+    certified_buffered: float | None
+
+
+@dataclass(frozen=True)
 class PlannedLevel:
-    """One risk level of a plan.
+    """One risk level of a plan. What is said about a policy is said about `policy`, the one that is returned.
 
     Attributes:
         risk_level: τ.
         best_quantile: Q*_τ, the best that any policy attains; None when returns were rounded.
-        best_quantile_lower: what the policy attains at least; equal to `best_quantile` when that is exact.
+        best_quantile_lower: what some policy attains at least; equal to `best_quantile` when that is exact.
         best_quantile_upper: what no policy exceeds; equal to `best_quantile` when that is exact.
+        policy_quantile: Q_τ of the policy. Without `beta` and `confidence` it is the best one.
         probability_at_least: P(R ≥ Q*_τ) under the policy.
         policy_mean: E[R] under the policy.
         risk_neutral_quantile: Q_τ of the policy with the largest mean, for comparison.
         certificate: the proof, in three numbers.
         buffered: with `beta`: β, the bounds UB1 ≥ UB2 ≥ LB and more, named as in `bqrl plan --json`; else None.
-        policy: `policy.action(stage, state, collected)`, stages counted from 0.
+        promise: with `confidence`: what the data support; else None.
+        policy: for the quantile; with `beta` for the buffered quantile; with `confidence` for the promise.
+            `policy.action(stage, state, collected)`, stages counted from 0.
         returns: the values that the policy's return can take, rising …
         probabilities: … and how likely each is.
     """
@@ -53,12 +91,14 @@ class PlannedLevel:
     best_quantile: float | None
     best_quantile_lower: float
     best_quantile_upper: float
+    policy_quantile: float
     probability_at_least: float
     policy_mean: float
     risk_neutral_quantile: float
     certificate: Certificate
     buffered: dict[str, float | None] | None
-    policy: _bqrl.PlannedPolicy
+    promise: Promise | None
+    policy: PlannedPolicy
     returns: NDArray[np.float64]
     probabilities: NDArray[np.float64]
 
@@ -80,6 +120,7 @@ class Plan:
     max_mean: float
     levels: tuple[PlannedLevel, ...]
     report: dict[str, Any]
+    _laws: tuple[_bqrl.Law, ...]
 
     def __getitem__(self, risk_level: float) -> PlannedLevel:
         for level in self.levels:
@@ -87,16 +128,84 @@ class Plan:
                 return level
         raise KeyError(f"planned for {[level.risk_level for level in self.levels]}, not for {risk_level}")
 
+    def to_dataframe(self) -> _pandas.DataFrame:
+        """One row per risk level: what can be had, what the policy gives, and what the data support."""
+        names = [
+            "risk_level",
+            "best_quantile_lower",
+            "best_quantile_upper",
+            "policy_quantile",
+            "probability_at_least",
+            "policy_mean",
+            "risk_neutral_quantile",
+        ]
+        columns = {name: [getattr(level, name) for level in self.levels] for name in names}
+        if any(level.buffered for level in self.levels):
+            for name in ("beta", "buffered_lower", "buffered_upper"):
+                columns[name] = [(level.buffered or {}).get(name) for level in self.levels]
+        promises = [level.promise for level in self.levels if level.promise is not None]
+        if promises:
+            for name in ("certified_quantile", "certified_probability", "supported", "estimated_quantile"):
+                columns[name] = [getattr(promise, name) for promise in promises]
+        return _show.frame(columns)
+
+    def save_policies(self, path: str | os.PathLike[str], *, compact: bool = False, overwrite: bool = False) -> None:
+        """Writes the policies of all levels into one file; the arguments are those of `PlannedPolicy.save`."""
+        self.levels[0].policy._native.write(checked_path(path), compact, True, overwrite)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The laws of the returns, as matplotlib axes, or as a `Picture` where matplotlib is not installed."""
+        axes = _show.axes(ax)
+        native = self.levels[0].policy._native
+        if axes is None:
+            return _show.Picture(native.laws_svg())
+        for level, law in zip(self.levels, self._laws, strict=True):
+            label = f"for {level.risk_level:g}: {_show.number(level.policy_quantile)}"
+            (line,) = axes.plot([level.policy_quantile], [level.risk_level], "o")
+            _show.law_curve(axes, law, label, color=line.get_color())
+        _show.law_curve(axes, native.neutral(), "largest mean", color="0.4", linestyle="--")
+        _show.finish_laws(axes, self.problem.name, [level.risk_level for level in self.levels])
+        return axes
+
+    def _repr_html_(self) -> str:
+        notes = []
+        for level in self.levels:
+            often, promise = _show.times(level.risk_level), level.promise
+            if promise is None:
+                notes.append(f"{often} you can have at least {_show.number(level.best_quantile_lower)}.")
+            elif promise.supported:
+                notes.append(
+                    f"With {100 * promise.confidence:g} % confidence, {often} at least "
+                    f"{_show.number(promise.certified_quantile)}. Your data do not support more than this."
+                )
+            else:
+                notes.append(f"Your data support no promise that holds {often}; the policy is that of the plain estimate.")
+        head = ["risk level", "best quantile", "P(R ≥ it)", "mean", "quantile of the largest mean"]
+        promised = any(level.promise for level in self.levels)
+        rows = []
+        for level in self.levels:
+            best: Any = level.best_quantile
+            if best is None:
+                best = f"{_show.number(level.best_quantile_lower)} … {_show.number(level.best_quantile_upper)}"
+            row = [level.risk_level, best, level.probability_at_least, level.policy_mean, level.risk_neutral_quantile]
+            if promised:
+                row.append(level.promise and level.promise.certified_quantile)
+            rows.append(row)
+        head += ["promised"] * promised
+        caption = f"{self.problem.name}: largest mean {_show.number(self.max_mean)}"
+        return _show.table(caption, head, rows, notes) + self.levels[0].policy._native.laws_svg()
+
 
 def plan(
-    problem: str | os.PathLike[str] | _bqrl.Problem | gymnasium.Env[Any, Any] | ArrayLike,
+    problem: str | os.PathLike[str] | _bqrl.Problem | Fit | gymnasium.Env[Any, Any] | ArrayLike,
     rewards: ArrayLike | None = None,
     *,
     horizon: int | None = None,
-    start: int | ArrayLike | None = None,
+    start: int | str | ArrayLike | None = None,
     discount: float | None = None,
     risk_level: float | Sequence[float] = (0.1, 0.5, 0.9),
     beta: float | Sequence[float] | None = None,
+    confidence: float | None = None,
     grid: int | None = None,
     refine: int | None = None,
     passes: int | None = None,
@@ -108,6 +217,7 @@ def plan(
         problem: one of
             the name of a built-in problem (`bqrl.problems()`), with its parameters as keywords;
             the path of an MDP file (CSV: idstatefrom, idaction, idstateto, probability, reward);
+            what `bqrl.fit` or `bqrl.simulate` made;
             a Gymnasium environment with a table, `env.unwrapped.P`, such as those of toy-text;
             an array P[s, a, s'] of probabilities, with `rewards`. A row of zeros is an action that is not available, and
             a state without actions is terminal.
@@ -117,6 +227,9 @@ def plan(
         discount: γ in (0, 1]; 1 by default.
         risk_level: τ in (0, 1), one or several.
         beta: β in (0, τ], one for all levels or one per level: adds the buffered optimum, and policies are then its.
+        confidence: in (0, 1), for a table with counts (`bqrl.fit`, `bqrl.simulate`): adds what the data support with this confidence,
+            and policies are then those of this promise. Where the data support nothing, `promise.supported` is False and the policy
+            is that of the plain estimate.
         grid: from 10 to 10,000,000: round returns to about this many values, and report bounds.
         refine: at most this many passes per level to spend a policy's slack on its mean (12, fewer on large problems).
         passes: at most this many passes per level to close the buffered certificate (200, fewer on large problems).
@@ -132,43 +245,61 @@ def plan(
         raise ValueError("risk_level must name at least one level")
     table = as_problem(problem, rewards, horizon=horizon, start=start, discount=discount, **parameters)
     wanted = [(tau, betas[min(i, len(betas) - 1)] if betas else None) for i, tau in enumerate(levels)]
-    report, policies, laws, note = _bqrl.plan(table, wanted, grid, refine, passes)
+    sure = None if confidence is None else float(confidence)
+    report, natives, laws, note = _bqrl.plan(table, wanted, grid, refine, passes, sure)
+    policies = [PlannedPolicy(native, table, tau) for native, tau in zip(natives, levels, strict=True)]
     if note is not None:
         warnings.warn(f"{note}; bounds follow (grid= changes it)", stacklevel=2)
     found = (_level(*parts) for parts in zip(report["taus"], policies, laws, strict=True))
-    return Plan(table, report["exact"], report["max_mean"], tuple(found), report)
+    return Plan(table, report["exact"], report["max_mean"], tuple(found), report, tuple(laws))
 
 
-_LEVEL_KEYS = {
-    "tau",
-    "best_quantile",
-    "best_quantile_lower",
-    "best_quantile_upper",
-    "probability_at_least",
-    "policy_mean",
-    "risk_neutral_quantile",
-    "certificate",
-}
+_BUFFERED = (
+    "beta",
+    "buffered_upper",
+    "buffered_mixture",
+    "buffered_lower",
+    "buffered_policy_quantile",
+    "buffered_policy_mean",
+    "mixture_weight",
+    "paper_rule_quantile",
+    "paper_rule_buffered",
+)
 
 
-def _level(
-    found: dict[str, Any], policy: _bqrl.PlannedPolicy, law: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> PlannedLevel:
+def _level(found: dict[str, Any], policy: PlannedPolicy, law: _bqrl.Law) -> PlannedLevel:
     best: Any = found.get("best_quantile")
-    buffered = {key: value for key, value in found.items() if key not in _LEVEL_KEYS}
+    buffered = {key: found[key] for key in _BUFFERED if key in found}
     return PlannedLevel(
         risk_level=found["tau"],
         best_quantile=best,
         best_quantile_lower=found.get("best_quantile_lower", best),
         best_quantile_upper=found.get("best_quantile_upper", best),
-        probability_at_least=found["probability_at_least"],
-        policy_mean=found["policy_mean"],
+        policy_quantile=found["policy"]["quantile"],
+        probability_at_least=found["policy"]["probability_at_least"],
+        policy_mean=found["policy"]["mean"],
         risk_neutral_quantile=found["risk_neutral_quantile"],
         certificate=Certificate(**found["certificate"]),
         buffered=buffered or None,
+        promise=_promise(found) if "confidence" in found else None,
         policy=policy,
-        returns=law[0],
-        probabilities=law[1],
+        returns=law.values,
+        probabilities=law.probabilities,
+    )
+
+
+def _promise(found: dict[str, Any]) -> Promise:
+    interval = found["bootstrap_interval"]
+    return Promise(
+        confidence=found["confidence"],
+        certified_quantile=found["certified_quantile"],
+        certified_probability=found["certified_probability"],
+        supported=found["supported"],
+        estimated_quantile=found["estimated_quantile"],
+        policy_estimate=found["policy_estimate"],
+        policy_estimated_mean=found["policy_estimated_mean"],
+        bootstrap_interval=None if interval is None else (interval[0], interval[1]),
+        certified_buffered=found.get("certified_buffered"),
     )
 
 
@@ -177,11 +308,13 @@ def as_problem(
     rewards: ArrayLike | None = None,
     *,
     horizon: int | None = None,
-    start: int | ArrayLike | None = None,
+    start: int | str | ArrayLike | None = None,
     discount: float | None = None,
     **parameters: Any,
 ) -> _bqrl.Problem:
     """A table of whatever `bqrl.plan` takes; its arguments are those of `bqrl.plan`."""
+    if isinstance(problem, Fit):
+        problem = problem.problem
     if horizon is not None:
         horizon = whole("horizon", horizon, 1)
     if rewards is not None and isinstance(problem, (str, os.PathLike, _bqrl.Problem, gymnasium.Env)):
@@ -198,6 +331,8 @@ def as_problem(
         if (horizon, start, discount) != (None, None, None):
             raise TypeError("horizon, start and discount are settled in a problem that is made already")
         return problem
+    if isinstance(start, str):
+        raise TypeError(f"start must be the index of a state here, or a probability for each, got {start!r}")
     if isinstance(problem, gymnasium.Env):
         return _from_env(problem, horizon, start, discount)
     return _from_arrays(problem, rewards, horizon, start, discount)

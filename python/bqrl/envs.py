@@ -2,6 +2,8 @@
 
 Every table of `bqrl envs` is there; its parameters are keyword arguments: `gymnasium.make("bqrl/FrozenLake-v0", map="8x8")`.
 The horizon is part of these tasks, so that its last step is `terminated`, not `truncated`.
+
+MinAtar's five games are there too: `gymnasium.make("bqrl/MinAtarBreakout-v0", sticky=0.25, actions="minimal")`.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from typing import Any, SupportsFloat
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from . import _bqrl
 
-__all__ = ["ObserveReward", "TabularEnv", "register"]
+__all__ = ["GameEnv", "ObserveReward", "TabularEnv", "register"]
 
 
 class TabularEnv(gymnasium.Env[Any, Any]):
@@ -85,6 +88,65 @@ class TabularEnv(gymnasium.Env[Any, Any]):
         return state, reward, over, False, {}
 
 
+class GameEnv(gymnasium.Env[Any, Any]):
+    """A native game. An observation is an array of bits, (planes, 10, 10).
+
+    Args:
+        game: "minatar/breakout", "minatar/asterix", "minatar/freeway", "minatar/seaquest" or "minatar/space-invaders".
+        render_mode: "ansi" for text, "rgb_array" for a picture.
+        parameters: `sticky` (0.1), the probability with which the last action is repeated; `ramping` (True), whether the game
+            becomes harder; `actions` ("all" or "minimal"); `horizon` (10000) and `horizon_is_task` (False): whether the horizon is
+            part of the task (`terminated`) or only a cut-off (`truncated`).
+    """
+
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 10}
+
+    def __init__(self, game: str = "minatar/breakout", *, render_mode: str | None = None, **parameters: Any):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f'render_mode must be "ansi", "rgb_array" or None, got {render_mode!r}')
+        self.render_mode = render_mode
+        self._parameters = {key: str(value) for key, value in parameters.items()}
+        self._name = game
+        self._game = _bqrl.Game(game, self._parameters, 0)
+        self._seeded = False
+        self.observation_space = spaces.MultiBinary((self._game.n_planes, 10, 10))
+        self.action_space = spaces.Discrete(len(self._game.actions))
+
+    @property
+    def horizon(self) -> int:
+        """The largest number of steps of a game."""
+        return self._game.horizon
+
+    @property
+    def actions(self) -> list[str]:
+        """The names of the actions."""
+        return self._game.actions
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.int8], dict[str, Any]]:
+        """Starts a game; a seed starts the random stream anew."""
+        super().reset(seed=seed)
+        if seed is not None or not self._seeded:
+            self._game.seed(seed if seed is not None else int(self.np_random.integers(2**31)))
+            self._seeded = True
+        return self._game.reset().reshape(-1, 10, 10), {}
+
+    def step(self, action: Any) -> tuple[NDArray[np.int8], SupportsFloat, bool, bool, dict[str, Any]]:
+        """Takes an action, or the last one again."""
+        cells, reward, terminated, truncated = self._game.step(int(action))
+        return cells.reshape(-1, 10, 10), reward, terminated, truncated, {}
+
+    def render(self) -> Any:
+        """The position as text or as a picture of 200 × 200 pixels; `None` without a render mode."""
+        if self.render_mode == "ansi":
+            return self._game.text()
+        if self.render_mode == "rgb_array":
+            side, pixels = self._game.picture()
+            return pixels.reshape(side, side, 3)
+        return None
+
+
 class ObserveReward(gymnasium.Wrapper[dict[str, Any], int, Any, int]):
     """Shows the last reward beside the observation: {"observation": …, "reward": r}.
 
@@ -119,3 +181,8 @@ def register() -> None:
         env_id = f"bqrl/{''.join(word.capitalize() for word in name.split('-'))}-v0"
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, entry_point="bqrl.envs:TabularEnv", kwargs={"problem": name})
+    for name, _, _ in _bqrl.games():
+        words = name.removeprefix("minatar/").split("-")
+        env_id = f"bqrl/MinAtar{''.join(word.capitalize() for word in words)}-v0"
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, entry_point="bqrl.envs:GameEnv", kwargs={"game": name})

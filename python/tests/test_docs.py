@@ -7,17 +7,21 @@ What was learned differs between machines with other instructions, in the last b
 import contextlib
 import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "python").glob("*.md"))]
+PAGES = [DOCS / "tutorial.md", DOCS / "your-own-problem.md", *sorted((DOCS / "python").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text( varies)?\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_page_does_what_it_says(page):
+def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
+    for example in (DOCS / "examples").iterdir():
+        shutil.copy(example, tmp_path)
+    monkeypatch.chdir(tmp_path)
     scope = {"__name__": page.stem}
     blocks = list(BLOCK.finditer(page.read_text()))
     assert blocks or "```python ray" in page.read_text()
@@ -30,5 +34,5 @@ def test_the_page_does_what_it_says(page):
         assert shown(printed.getvalue()) == shown(expected or "")
 
 
-def test_there_are_six_pages():
-    assert len(PAGES) == 6
+def test_there_are_seven_pages():
+    assert len(PAGES) == 7

@@ -23,8 +23,8 @@ def test_asset_selling():
     assert level.certificate.next_return == pytest.approx(20 / 24)
     assert level.certificate.least_probability_below_next == pytest.approx((20 / 25) ** 9)
     assert level.probabilities[level.returns < 19 / 24 - 1e-9].sum() < 0.1
-    # Action 0 sells. At the first decision 24/24 is sold at once, and 5/24 is not.
-    assert level.policy.action(0, 24, 0.0) == 0 and level.policy.action(0, 5, 0.0) == 1
+    # Action 0 sells. An offer of 24/24 is sold at once, and the first one, 5/24, is not.
+    assert level.policy.action(1, 24, 0.0) == 0 and level.policy.action(0, 5, 0.0) == 1
     with pytest.raises(KeyError, match="0.2"):
         plan[0.2]
 
@@ -162,7 +162,7 @@ def test_more_mistakes():
         bqrl.plan(gymnasium.make("CliffWalking-v1"))
     with pytest.raises(TypeError, match="has no table"):
         bqrl.plan(gymnasium.make("CartPole-v1"))
-    with pytest.raises(ValueError, match=r"tau must lie in \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"risk_level must lie in \(0, 1\)"):
         bqrl.plan("asset-selling", risk_level=0.0)
     with pytest.raises(ValueError, match="no parameter"):
         bqrl.plan("asset-selling", offer=3)

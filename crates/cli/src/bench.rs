@@ -1,4 +1,4 @@
-//! `bqrl bench`: the speed of the training step on this machine.
+//! `bqrl bench`: the speed of the training step, or of the games, on this machine.
 //!
 //! ```text
 //! GFLOP/s  = steps/s × operations of the matrix products of one step
@@ -7,9 +7,12 @@
 //!
 //! Steps, acting and the peak are measured in turns, in many short rounds. The fastest round of each counts, because other
 //! work on the machine can only slow a round down. Everything runs on one core.
+//!
+//! A step of a game: a random action that was drawn beforehand, the rules, and the observation written as bits; new games included.
 
 use std::time::{Duration, Instant};
 
+use bqrl_games::list as games;
 use bqrl_nn::{Kernels, Workload};
 use serde::Serialize;
 
@@ -27,7 +30,10 @@ pub struct BenchArgs {
     /// Reference shapes: s, m, l (width 64, 128, 256), x (more inputs and actions) of Deep-BQRL; t (table), v (vectors) of target tracking
     #[arg(long, value_name = "SHAPE,…", value_delimiter = ',', default_values = Workload::NAMES, value_parser = Workload::NAMES)]
     shape: Vec<String>,
-    /// Time for each shape
+    /// Measure the games instead, in steps a second
+    #[arg(long, conflicts_with_all = ["shape", "kernels"])]
+    games: bool,
+    /// Time for each shape, or for each game
     #[arg(long, value_name = "SECONDS", default_value = "1", allow_negative_numbers = true)]
     seconds: f64,
     /// The vector instructions to use; auto takes the widest of this machine
@@ -60,6 +66,10 @@ pub fn run(args: &BenchArgs) -> Result<String, Failure> {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Failure::usage(format!("seconds must lie in (0, 3600], got {}", args.seconds)));
     }
+    let time = Duration::from_secs_f64(args.seconds);
+    if args.games {
+        return Ok(of_games(time, args.json));
+    }
     let kernels = match args.kernels.as_str() {
         "auto" => Kernels::detect(),
         name => Kernels::named(name).ok_or_else(|| {
@@ -67,7 +77,6 @@ pub fn run(args: &BenchArgs) -> Result<String, Failure> {
             Failure::usage(format!("this machine has no {name}")).hint(format!("it has {}", names.join(", ")))
         })?,
     };
-    let time = Duration::from_secs_f64(args.seconds);
     let shapes = args.shape.iter().map(|name| measure(name, kernels, time)).collect();
     let report = Report { kernels: kernels.name(), shapes };
     Ok(if args.json {
@@ -75,6 +84,33 @@ pub fn run(args: &BenchArgs) -> Result<String, Failure> {
     } else {
         human(&report)
     })
+}
+
+/// The output of `--games --json`.
+#[derive(Serialize)]
+struct Games {
+    games: Vec<GameSpeed>,
+}
+
+#[derive(Serialize)]
+struct GameSpeed {
+    game: &'static str,
+    steps_per_second: f64,
+}
+
+fn of_games(time: Duration, json: bool) -> String {
+    let speed = |name: &'static str| {
+        let game = games::build(name, &[]).expect("its name is listed");
+        GameSpeed { game: name, steps_per_second: game.speed(time) }
+    };
+    let games: Vec<GameSpeed> = games::names().map(speed).collect();
+    if json {
+        return serde_json::to_string(&Games { games }).expect("plain numbers and text serialise") + "\n";
+    }
+    let mut rows = vec![vec!["game".to_owned(), "million steps/s".to_owned()]];
+    let row = |speed: &GameSpeed| vec![speed.game.to_owned(), format!("{:.1}", speed.steps_per_second / 1e6)];
+    rows.extend(games.iter().map(row));
+    format!("one core, random actions, observations written as bits\n\n{}", table(&rows))
 }
 
 fn measure(name: &str, kernels: Kernels, time: Duration) -> Speed {

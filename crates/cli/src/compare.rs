@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use bqrl_lab::plan::{PlanError, Request, solve};
+use bqrl_lab::compare::{Comparison, compare};
+use bqrl_lab::plan::PlanError;
 use bqrl_math::buffer::check_tau;
-use bqrl_math::law::ReturnLaw;
-use bqrl_report::law_plot::{self, LawPanel, LawPlot};
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::interrupt::Writes;
+use crate::pictures;
 use crate::plan::check_figure_path;
 use crate::policies;
 use crate::problem::{self, ProblemFlags};
@@ -44,36 +43,6 @@ pub struct CompareArgs {
     json: bool,
 }
 
-/// The output of `--json`, which users and scripts rely on.
-#[derive(Serialize)]
-struct Report {
-    problem: String,
-    exact: bool,
-    /// Whether the probabilities are estimates from counts.
-    estimated: bool,
-    policies: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    /// `yours`, `risk-neutral`, or `percentile`.
-    policy: &'static str,
-    /// The level that a percentile policy is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tau: Option<f64>,
-    mean: f64,
-    /// One per level.
-    quantiles: Vec<Quantile>,
-    #[serde(skip)]
-    law: ReturnLaw,
-}
-
-#[derive(Serialize)]
-struct Quantile {
-    tau: f64,
-    quantile: f64,
-}
-
 /// Compares, and returns the text to print.
 pub fn run(args: &CompareArgs) -> Result<String, Failure> {
     for &tau in &args.tau {
@@ -85,32 +54,12 @@ pub fn run(args: &CompareArgs) -> Result<String, Failure> {
     let problem = problem::load(&args.flags.config(&args.problem)?)?;
     let one_level = if let [tau] = args.tau[..] { Some(tau) } else { None };
     let yours = policies::value(&problem, &args.policy, one_level)?;
-    let levels = args.tau.iter().map(|&tau| (tau, None)).collect();
-    let request = Request { levels, ..Request::default() };
-    let answer = solve(&problem, &request, &|_, _, _| {}, &|_| {}).map_err(|error: PlanError| {
-        Failure::usage(error).hint("`bqrl plan --grid N` plans with rounded rewards")
-    })?;
-    let row = |policy, tau, mean, law: &ReturnLaw| Row {
-        policy,
-        tau,
-        mean,
-        quantiles: args.tau.iter().map(|&tau| Quantile { tau, quantile: law.quantile(tau) }).collect(),
-        law: law.clone(),
-    };
-    let neutral = answer.planner.mean_evaluation();
-    let mut rows = vec![
-        row("yours", None, yours.evaluation.mean, &yours.evaluation.law),
-        row("risk-neutral", None, neutral.mean, &neutral.law),
-    ];
-    for (solved, &tau) in answer.solved.iter().zip(&args.tau) {
-        let evaluation = solved.evaluation();
-        rows.push(row("percentile", Some(tau), evaluation.mean, &evaluation.law));
-    }
-    let exact = yours.exact && answer.planner.is_exact();
-    let estimated = problem.data.counts.is_some();
-    let report = Report { problem: problem.name.clone(), exact, estimated, policies: rows };
+    let report =
+        compare(&problem, &yours, &args.tau, &|_, _, _| {}, &|_| {}).map_err(|error: PlanError| {
+            Failure::usage(error).hint("`bqrl plan --grid N` plans with rounded rewards")
+        })?;
     if let Some(path) = &args.plot {
-        let bytes = draw(&report, &args.policy).encode(path).map_err(Failure::runtime)?;
+        let bytes = pictures::comparison(&report, &args.policy).encode(path).map_err(Failure::runtime)?;
         Writes::begin()?.write(path, &bytes)?;
     }
     if args.json {
@@ -119,7 +68,7 @@ pub fn run(args: &CompareArgs) -> Result<String, Failure> {
     Ok(human(args, &report))
 }
 
-fn human(args: &CompareArgs, report: &Report) -> String {
+fn human(args: &CompareArgs, report: &Comparison) -> String {
     let how = match (report.estimated, report.exact) {
         (true, _) => "estimates from counts, no promises (`bqrl plan --confidence` makes one)",
         (false, true) => "exact values",
@@ -161,32 +110,4 @@ fn human(args: &CompareArgs, report: &Report) -> String {
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-}
-
-fn draw(report: &Report, policy: &str) -> bqrl_report::figure::Figure {
-    let yours = &report.policies[0];
-    let of_yours = || {
-        let law = &yours.law;
-        ("your rule".to_owned(), law.values().to_vec(), law.probabilities().to_vec())
-    };
-    let panel = |(place, row): (usize, &Row)| {
-        let Quantile { tau, quantile } = row.quantiles[place];
-        LawPanel {
-            heading: format!("best at τ = {} · Q_τ = {}", number(tau), number(quantile)),
-            values: row.law.values().to_vec(),
-            probabilities: row.law.probabilities().to_vec(),
-            reference: Some(of_yours()),
-            tau,
-            beta: None,
-            quantile,
-            buffered: None,
-        }
-    };
-    law_plot::draw(&LawPlot {
-        title: "Your rule and the best percentiles".into(),
-        problem: report.problem.clone(),
-        policy: "best at this level".into(),
-        panels: report.policies[2..].iter().enumerate().map(panel).collect(),
-        note: format!("Your rule: {policy}."),
-    })
 }

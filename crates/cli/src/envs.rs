@@ -1,11 +1,13 @@
-//! `bqrl envs`: the built-in problems, one problem's parameters, and a problem as an MDP file.
+//! `bqrl envs`: the built-in problems and games, the parameters of one, and a problem as an MDP file.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use bqrl_games::list::{self as games, Game};
 use bqrl_mdp::csv;
+use bqrl_mdp::env::ObservationSpace;
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::problems::{self, ProblemInfo};
+use bqrl_mdp::problems::{self, Parameter, ProblemInfo};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -15,7 +17,7 @@ use crate::text;
 /// Flags of `bqrl envs`.
 #[derive(clap::Args)]
 pub struct EnvsArgs {
-    /// Show one problem only
+    /// Show one problem or game only
     pub problem: Option<String>,
     /// A parameter of the problem, e.g. --env offers=40; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE", requires = "problem", value_parser = crate::problem::key_value)]
@@ -33,8 +35,15 @@ pub fn run(args: &EnvsArgs) -> Result<String, Failure> {
     let Some(name) = &args.problem else {
         return Ok(if args.json { listing_json(problems::list()) } else { listing(problems::list()) });
     };
-    let problem = problems::build(name, &args.parameters)
-        .map_err(|error| Failure::usage(error).hint("`bqrl envs` lists the problems and their parameters"))?;
+    let refused = |error| Failure::usage(error).hint("`bqrl envs` lists the problems and their parameters");
+    if name.starts_with(games::PREFIX) {
+        let game = games::build(name, &args.parameters).map_err(refused)?;
+        if args.export.is_some() {
+            return Err(Failure::usage(format!("{name} is a game, which has no table to export")));
+        }
+        return Ok(if args.json { game_json(&game) } else { game_detail(&game) });
+    }
+    let problem = problems::build(name, &args.parameters).map_err(refused)?;
     let info = problems::list().iter().find(|info| info.name == name).expect("it has just been built");
     if let Some(path) = &args.export {
         let mut file = Vec::new();
@@ -46,13 +55,36 @@ pub fn run(args: &EnvsArgs) -> Result<String, Failure> {
 
 fn listing(infos: &[ProblemInfo]) -> String {
     let mut out = String::new();
+    let defaults = |parameters: &[Parameter]| {
+        parameters.iter().map(|p| format!("{} = {}", p.name, p.default)).collect::<Vec<_>>().join(", ")
+    };
     for info in infos {
-        let _ = writeln!(out, "{}\n  {}", info.name, info.summary);
-        let defaults: Vec<String> =
-            info.parameters.iter().map(|p| format!("{} = {}", p.name, p.default)).collect();
-        let _ = writeln!(out, "  {}\n", defaults.join(", "));
+        let _ = writeln!(out, "{}\n  {}\n  {}\n", info.name, info.summary, defaults(info.parameters));
     }
-    out + "`bqrl envs NAME` explains the parameters, `bqrl plan NAME --env KEY=VALUE` solves the problem.\n"
+    for info in games::list() {
+        let _ = writeln!(out, "{}\n  {}\n  {}\n", info.name, info.summary, defaults(&games::PARAMETERS));
+    }
+    out + "`bqrl envs NAME` explains the parameters, `bqrl plan NAME --env KEY=VALUE` solves the problem.\n\
+         Games have no table: `bqrl train NAME` learns them, `bqrl play NAME` shows them.\n"
+}
+
+fn game_detail(game: &Game) -> String {
+    let (info, spec) = (game.info(), game.spec());
+    let mut out = format!("{}: {}\n\n", info.name, info.summary);
+    for p in &games::PARAMETERS {
+        let _ = writeln!(out, "  --env {}={}\n      {} ({})", p.name, p.default, p.meaning, p.allowed);
+    }
+    let planes: Vec<&str> = info.looks.iter().map(|look| look.name).collect();
+    let _ = writeln!(
+        out,
+        "\n  {} planes of 10 × 10 bits ({}), {} actions ({}), horizon {}",
+        planes.len(),
+        planes.join(", "),
+        spec.n_actions,
+        game.actions().join(", "),
+        spec.horizon
+    );
+    out
 }
 
 fn detail(info: &ProblemInfo, problem: &Problem) -> String {
@@ -80,17 +112,35 @@ fn start(problem: &Problem) -> usize {
 }
 
 fn info_json(info: &ProblemInfo) -> serde_json::Value {
-    let parameters: Vec<_> = info
-        .parameters
+    described(info.name, info.summary, info.parameters)
+}
+
+fn described(name: &str, summary: &str, parameters: &[Parameter]) -> serde_json::Value {
+    let parameters: Vec<_> = parameters
         .iter()
         .map(|p| json!({"name": p.name, "default": p.default, "meaning": p.meaning, "allowed": p.allowed.to_string()}))
         .collect();
-    json!({"name": info.name, "summary": info.summary, "parameters": parameters})
+    json!({"name": name, "summary": summary, "parameters": parameters})
+}
+
+fn game_json(game: &Game) -> String {
+    let (info, spec) = (game.info(), game.spec());
+    let mut object = described(info.name, info.summary, &games::PARAMETERS);
+    if let ObservationSpace::Bits(shape) = &spec.observations {
+        object["shape"] = json!(shape);
+    }
+    object["planes"] = info.looks.iter().map(|look| look.name).collect();
+    object["actions"] = json!(game.actions());
+    object["horizon"] = json!(spec.horizon);
+    object["discount"] = json!(spec.discount);
+    format!("{object}\n")
 }
 
 fn listing_json(infos: &[ProblemInfo]) -> String {
     let problems: Vec<_> = infos.iter().map(info_json).collect();
-    format!("{}\n", json!({"problems": problems}))
+    let games: Vec<_> =
+        games::list().iter().map(|info| described(info.name, info.summary, &games::PARAMETERS)).collect();
+    format!("{}\n", json!({"problems": problems, "games": games}))
 }
 
 fn detail_json(info: &ProblemInfo, problem: &Problem) -> String {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use bqrl_lab::explain::{Choice, explain};
 use bqrl_lab::given::{listed, place};
 use bqrl_math::buffer::check_tau;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::Planner;
+use bqrl_mdp::plan::outlook::{ActionOutlook, following};
 use bqrl_mdp::trajectory::AugmentedInput;
 use serde::Serialize;
 
@@ -62,17 +62,19 @@ pub fn run(args: &ExplainArgs) -> Result<String, Failure> {
     let problem = problem::load(&args.flags.config(&args.problem)?)?;
     let x = point(&args.at, &problem)?;
     let planner = Planner::exact(&problem.model, &|_, _, _| {}).map_err(Failure::usage)?;
-    check_reachable(&problem, &planner, &x)?;
+    let refuse = |error| Failure::usage(format!("--at: {error}"));
+    planner.evaluator().points().check(&problem, &x).map_err(refuse)?;
     let plan = planner.quantile_policy(tau, REFINE);
     let target = plan.best.value;
-    let choices = explain(&problem.model, &plan.policy, target, &x).map_err(Failure::usage)?;
+    let actions = following(&problem.model, &plan.policy, target, &x).map_err(Failure::usage)?;
+    let chosen = plan.policy.action(&x);
     let state = &problem.states[x.state];
     if args.json {
-        let action = |choice: &Choice| Worth {
-            action: &problem.actions[choice.action],
-            chance: choice.chance,
-            expected: choice.expected,
-            chosen: choice.chosen,
+        let worth = |worth: &ActionOutlook| Worth {
+            action: &problem.actions[worth.action],
+            chance: worth.chance,
+            expected: worth.mean,
+            chosen: worth.action == chosen,
         };
         let report = Report {
             problem: &problem.name,
@@ -81,15 +83,22 @@ pub fn run(args: &ExplainArgs) -> Result<String, Failure> {
             stage: x.stage,
             state,
             collected: x.collected,
-            actions: choices.iter().map(action).collect(),
+            actions: actions.iter().map(worth).collect(),
         };
         return Ok(serde_json::to_string(&report).expect("plain numbers and text serialise") + "\n");
     }
-    Ok(human(&problem, tau, target, &x, &choices))
+    Ok(human(&problem, tau, target, &x, &actions, chosen))
 }
 
-fn human(problem: &Problem, tau: f64, target: f64, x: &AugmentedInput, choices: &[Choice]) -> String {
-    let name = |choice: &Choice| &problem.actions[choice.action];
+fn human(
+    problem: &Problem,
+    tau: f64,
+    target: f64,
+    x: &AugmentedInput,
+    actions: &[ActionOutlook],
+    chosen: usize,
+) -> String {
+    let name = |choice: &ActionOutlook| &problem.actions[choice.action];
     let mut out = format!(
         "The plan for τ = {} aims at a total of {}, which it reaches {} or more often. Stage {}, state {}, {} collected.\n",
         number(tau),
@@ -99,26 +108,21 @@ fn human(problem: &Problem, tau: f64, target: f64, x: &AugmentedInput, choices: 
         problem.states[x.state],
         number(x.collected)
     );
-    if let Some(chosen) = choices.iter().find(|choice| choice.chosen) {
+    if let Some(choice) = actions.iter().find(|choice| choice.action == chosen) {
         let _ = write!(
             out,
             "Choose {}: the chance to reach {} is {}, and the expected total is {}.\n\n",
-            name(chosen),
+            name(choice),
             number(target),
-            number(chosen.chance),
-            number(chosen.expected)
+            number(choice.chance),
+            number(choice.mean)
         );
     }
     let headings = ["", "action", "chance to reach the target", "expected total"];
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
-    for choice in choices {
-        let mark = if choice.chosen { "→" } else { "" };
-        rows.push(vec![
-            mark.to_owned(),
-            name(choice).clone(),
-            number(choice.chance),
-            number(choice.expected),
-        ]);
+    for choice in actions {
+        let mark = if choice.action == chosen { "→" } else { "" };
+        rows.push(vec![mark.to_owned(), name(choice).clone(), number(choice.chance), number(choice.mean)]);
     }
     out + &table(&rows)
 }
@@ -144,31 +148,5 @@ fn point(text: &str, problem: &Problem) -> Result<AugmentedInput, Failure> {
     if !collected.is_finite() {
         return Err(wrong());
     }
-    if problem.model.is_terminal(stage, state) {
-        let name = &problem.states[state];
-        return Err(Failure::usage(format!("--at: state {name} is terminal: there is nothing to decide")));
-    }
     Ok(AugmentedInput { stage, state, collected })
-}
-
-/// A plan knows nothing about points that cannot occur.
-fn check_reachable(problem: &Problem, planner: &Planner, x: &AugmentedInput) -> Result<(), Failure> {
-    let reachable = planner.reachable_collected();
-    let values = &reachable[x.stage][x.state];
-    let slack = 1e-6 * (1.0 + x.collected.abs());
-    if values.iter().any(|value| (value - x.collected).abs() <= slack) {
-        return Ok(());
-    }
-    let (state, stage) = (&problem.states[x.state], x.stage);
-    let message = match (values.first(), values.last()) {
-        (Some(low), Some(high)) => format!(
-            "--at: {} cannot have been collected at stage {stage} in state {state}; the {} possible values lie from {} to {}",
-            number(x.collected),
-            values.len(),
-            number(*low),
-            number(*high)
-        ),
-        _ => format!("--at: state {state} cannot be reached at stage {stage}"),
-    };
-    Err(Failure::usage(message))
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::interrupt::Writes;
+use crate::outputs;
 use crate::text::{number, table};
 
 /// The most states and actions of a table of counts that is easy to read.
@@ -23,9 +24,13 @@ const MOST_BINS: usize = 10_000;
 pub struct FitArgs {
     /// The log: CSV with the columns episode, stage, state, action, reward, next_state, end
     log: PathBuf,
-    /// Write the table as an MDP file with counts, for `bqrl plan`
+    /// Write the table as an MDP file with counts, for `bqrl plan`. A file that exists is replaced only if `bqrl fit` wrote it, or with
+    /// --force
     #[arg(long, value_name = "MODEL.csv")]
     out: Option<PathBuf>,
+    /// Replace the file of --out, whatever it is
+    #[arg(long, requires = "out")]
+    force: bool,
     /// One table per stage, instead of one for all stages
     #[arg(long)]
     by_stage: bool,
@@ -83,7 +88,7 @@ fn column(cut: &Cut) -> &'static str {
 /// Fits, writes the table, and returns the text to print.
 pub fn run(args: &FitArgs) -> Result<String, Failure> {
     if let Some(out) = &args.out {
-        check_output(&args.log, out)?;
+        check_output(&args.log, out, args.force)?;
     }
     let named = args.log.display();
     let file = File::open(&args.log).map_err(|error| Failure::usage(format!("reading {named}: {error}")))?;
@@ -120,21 +125,14 @@ pub fn run(args: &FitArgs) -> Result<String, Failure> {
     Ok(human(args, &fitted))
 }
 
-fn check_output(log: &Path, out: &Path) -> Result<(), Failure> {
+fn check_output(log: &Path, out: &Path, force: bool) -> Result<(), Failure> {
     if let (Ok(log), Ok(out)) = (log.canonicalize(), out.canonicalize())
         && log == out
     {
         return Err(Failure::usage(format!("{} would be overwritten: it is the log", out.display())));
     }
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder.filter(|folder| !folder.is_dir()) {
-        Some(folder) => Err(Failure::runtime(format!(
-            "writing {}: the folder {} does not exist",
-            out.display(),
-            folder.display()
-        ))),
-        None => Ok(()),
-    }
+    outputs::check_folder(out)?;
+    outputs::check(out, force, outputs::Table::Fitted)
 }
 
 fn human(args: &FitArgs, fitted: &Fitted) -> String {

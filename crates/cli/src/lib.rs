@@ -10,7 +10,11 @@ mod explain;
 mod failure;
 mod fit;
 mod interrupt;
+pub mod outputs;
+mod picture;
+pub mod pictures;
 mod plan;
+mod play;
 mod policies;
 mod problem;
 mod progress;
@@ -67,9 +71,11 @@ enum Verb {
     Report(report::ReportArgs),
     /// Show runs while they learn, and the risk dial, on a page of this machine
     Serve(serve::ServeArgs),
-    /// Measure the speed of the training step on this machine
+    /// Watch a game: random play, or a trained run; in the terminal, as a GIF or as a PNG
+    Play(play::PlayArgs),
+    /// Measure the speed of the training step, or of the games, on this machine
     Bench(bench::BenchArgs),
-    /// List the built-in problems and their parameters
+    /// List the built-in problems and games and their parameters
     Envs(envs::EnvsArgs),
 }
 
@@ -94,6 +100,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
         Verb::Explain(args) => explain::run(&args),
         Verb::Report(args) => report::run(&args),
         Verb::Serve(args) => serve::run(&args),
+        Verb::Play(args) => play::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     finish(result.and_then(|output| print(&output)))

@@ -5,22 +5,21 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use bqrl_lab::plan::{Answer, Certificate, DEFAULT_GRID, PlanError, Report, Request, Solved, solve};
+use bqrl_lab::sheet::write_xlsx;
 use bqrl_math::buffer::{Buffer, check_tau};
 use bqrl_mdp::evaluate::Policy;
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::confident::ConfidentPlan;
-use bqrl_mdp::plan::export::{write_compact, write_policies};
-use bqrl_mdp::plan::{PlannedPolicy, Planner};
+use bqrl_mdp::plan::Planner;
+use bqrl_mdp::plan::export::write_csv;
 use bqrl_mdp::returns::TooManyReturns;
-use bqrl_mdp::trajectory::AugmentedInput;
 use bqrl_report::figure::Figure;
-use bqrl_report::law_plot::{self, LawPanel, LawPlot};
-use bqrl_report::policy_map::{self, Panel, PolicyMap};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::interrupt::Writes;
+use crate::outputs;
+use crate::pictures;
 use crate::problem::{self, ProblemFlags, key_value};
 use crate::progress::{MOST_THREADS, pool};
 use crate::terminal::say;
@@ -28,6 +27,7 @@ use crate::text::{self, number, often, table};
 
 /// Flags of `bqrl plan`.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // Flags are.
 pub struct PlanArgs {
     /// A built-in problem (`bqrl envs` lists them) or an MDP file: CSV with the columns idstatefrom, idaction, idstateto,
     /// probability, reward
@@ -60,9 +60,13 @@ pub struct PlanArgs {
     /// plain estimate; policies are then those of the promise
     #[arg(long, allow_negative_numbers = true, value_name = "C")]
     confidence: Option<f64>,
-    /// Write the policies as CSV: tau, stage, state, collected, action
-    #[arg(long, value_name = "FILE.csv")]
+    /// Write the policies as CSV, or as a spreadsheet with a sheet per level: tau, stage, state, collected, action. A file that exists is
+    /// replaced only if `bqrl plan` wrote it as CSV, or with --force
+    #[arg(long, value_name = "FILE.csv|xlsx")]
     policy: Option<PathBuf>,
+    /// Replace the file of --policy, whatever it is
+    #[arg(long, requires = "policy")]
+    force: bool,
     /// Write the policies of --policy with ranges of the collected reward, and only where they can come
     #[arg(long, requires = "policy")]
     compact: bool,
@@ -189,15 +193,11 @@ fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
     let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
     let mut taken = vec![place(Path::new(&args.problem)).filter(|path| path.is_file())];
     for path in [&args.policy, &args.plot, &args.plot_law].into_iter().flatten() {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(Failure::runtime(format!(
-                "writing {}: the folder {} does not exist",
-                path.display(),
-                folder.display()
-            )));
-        }
+        outputs::check_folder(path)?;
         let target = place(path);
+        if Some(path) == args.policy.as_ref() {
+            outputs::check(path, args.force, outputs::Table::Policies)?;
+        }
         let special = target.as_ref().is_some_and(|path| path.exists() && !path.is_file());
         if !special && taken.contains(&target) {
             return Err(Failure::usage(format!(
@@ -245,8 +245,8 @@ fn plan(args: &PlanArgs, problem: &Problem, levels: &[(f64, Option<Buffer>)]) ->
     bar.finish_and_clear();
 
     let report = answer.report(problem);
-    let Answer { planner, solved, confident } = answer;
-    write_files(args, problem, &planner, levels, &solved, confident.as_ref())?;
+    let Answer { planner, solved } = answer;
+    write_files(args, problem, &planner, levels, &solved)?;
     if args.json {
         let json = serde_json::to_string(&report).expect("plain numbers and text serialise");
         return Ok(json + "\n");
@@ -276,7 +276,7 @@ fn promises(report: &Report) -> String {
         } else {
             let _ = writeln!(
                 out,
-                "τ = {tau}: your data support no promise that holds {often}. Only the worst is sure: at least {} if no reward is smaller than those in the log.",
+                "τ = {tau}: your data support no promise that holds {often}. Only the worst is sure: at least {} if no reward is smaller than those in the log. The policy for this level is that of the plain estimate, for want of a better one: nothing is promised about it.",
                 number(promise.certified_quantile)
             );
         }
@@ -431,7 +431,7 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
 
     let mut too_large = false;
     for (level, solved) in report.taus.iter().zip(solved) {
-        let (cells, at) = policy_cells(planner, solved.policy());
+        let (cells, at) = pictures::policy_cells(&planner.evaluator(), &solved.policy);
         match text::policy_map(&cells, &problem.states, &problem.actions) {
             Some(map) => {
                 let _ = write!(out, "\nPolicy for τ = {} ({at})\n{map}", number(level.tau));
@@ -445,128 +445,36 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
     out
 }
 
-/// Actions by stage and state, at the collected reward that is most likely there; and that reward in words.
-fn policy_cells(planner: &Planner, policy: &PlannedPolicy) -> (Vec<Vec<Option<usize>>>, &'static str) {
-    let typical = planner.typical_collected(policy);
-    let always_zero = typical.iter().flatten().flatten().all(|&c| c == 0.0);
-    let at = if always_zero { "at C_h = 0" } else { "at the most likely C_h" };
-    let action = |stage, state, collected: &Option<f64>| {
-        collected.map(|collected| policy.action(&AugmentedInput { stage, state, collected }))
-    };
-    let stages = typical.iter().enumerate();
-    let cells = stages.map(|(h, states)| states.iter().enumerate().map(|(s, c)| action(h, s, c)).collect());
-    (cells.collect(), at)
-}
-
 fn write_files(
     args: &PlanArgs,
     problem: &Problem,
     planner: &Planner,
     levels: &[(f64, Option<Buffer>)],
     solved: &[Solved],
-    confident: Option<&ConfidentPlan>,
 ) -> Result<(), Failure> {
     if [&args.policy, &args.plot, &args.plot_law].into_iter().all(Option::is_none) {
         return Ok(());
     }
+    let evaluator = planner.evaluator();
     let writes = Writes::begin()?;
     let write = |path: &PathBuf, figure: Figure| {
         let bytes = figure.encode(path).map_err(Failure::runtime)?;
         writes.write(path, &bytes)
     };
     if let Some(path) = &args.policy {
-        let returned = |solved: &Solved| -> Box<dyn Policy> {
-            match (confident, solved.promise) {
-                (Some(plan), Some((_, target))) => Box::new(plan.policy(target)),
-                _ => Box::new(solved.policy().clone()),
-            }
-        };
-        let policies: Vec<_> = levels.iter().zip(solved).map(|(&(tau, _), s)| (tau, returned(s))).collect();
-        let policies: Vec<_> = policies.iter().map(|(tau, policy)| (*tau, &**policy)).collect();
-        let write = if args.compact { write_compact } else { write_policies };
-        writes.write_with(path, |out| write(planner, problem, &policies, out))?;
+        let policies: Vec<(f64, &dyn Policy)> =
+            levels.iter().zip(solved).map(|(&(tau, _), solved)| (tau, &solved.policy as _)).collect();
+        let sheet = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("xlsx"));
+        let write = if sheet { write_xlsx } else { write_csv };
+        writes.write_with(path, |out| write(&evaluator, problem, &policies, args.compact, out))?;
     }
     if let Some(path) = &args.plot {
-        write(path, draw_policies(problem, planner, levels, solved))?;
+        let headed: Vec<(String, &dyn Policy)> =
+            solved.iter().map(|solved| (pictures::heading(solved), &solved.policy as _)).collect();
+        write(path, pictures::policies(problem, &evaluator, &headed))?;
     }
     if let Some(path) = &args.plot_law {
-        write(path, draw_laws(problem, planner, levels, solved))?;
+        write(path, pictures::laws(problem, planner.is_exact(), planner.mean_evaluation(), solved))?;
     }
     Ok(())
-}
-
-fn heading(tau: f64, solved: &Solved) -> String {
-    match &solved.buffered {
-        Some((plan, _)) => {
-            format!(
-                "τ = {}, β = {} · Q_τ^β = {}",
-                number(tau),
-                number(plan.buffer.beta()),
-                number(plan.lower)
-            )
-        }
-        None => format!("τ = {} · Q*_τ = {}", number(tau), number(solved.plan.best.value)),
-    }
-}
-
-fn draw_policies(
-    problem: &Problem,
-    planner: &Planner,
-    levels: &[(f64, Option<Buffer>)],
-    solved: &[Solved],
-) -> Figure {
-    let mapped: Vec<_> = solved.iter().map(|solved| policy_cells(planner, solved.policy())).collect();
-    let note = mapped.first().map_or("", |(_, at)| at);
-    let panels = levels.iter().zip(solved).zip(&mapped).map(|((&(tau, _), solved), (cells, _))| Panel {
-        heading: heading(tau, solved),
-        cells: cells.clone(),
-    });
-    let map = PolicyMap {
-        title: "Planned policies".into(),
-        problem: problem.name.clone(),
-        actions: problem.actions.clone(),
-        state_axis: "state".into(),
-        states: problem.states.clone(),
-        panels: panels.collect(),
-        note: format!("Planned, not learned; actions {note}."),
-    };
-    policy_map::draw(&map.where_something_is_chosen())
-}
-
-fn draw_laws(
-    problem: &Problem,
-    planner: &Planner,
-    levels: &[(f64, Option<Buffer>)],
-    solved: &[Solved],
-) -> Figure {
-    let neutral = &planner.mean_evaluation().law;
-    let panel = |(&(tau, _), solved): (&(f64, Option<Buffer>), &Solved)| {
-        let law = &solved.evaluation().law;
-        let buffered = solved.buffered.as_ref().map(|(plan, _)| plan);
-        LawPanel {
-            heading: heading(tau, solved),
-            values: law.values().to_vec(),
-            probabilities: law.probabilities().to_vec(),
-            reference: Some((
-                "risk-neutral policy".into(),
-                neutral.values().to_vec(),
-                neutral.probabilities().to_vec(),
-            )),
-            tau,
-            beta: buffered.map(|plan| plan.buffer.beta()),
-            quantile: law.quantile(tau),
-            buffered: buffered.map(|plan| plan.lower),
-        }
-    };
-    law_plot::draw(&LawPlot {
-        title: "Law of the total return".into(),
-        problem: problem.name.clone(),
-        policy: "planned policy".into(),
-        panels: levels.iter().zip(solved).map(panel).collect(),
-        note: if planner.is_exact() {
-            "Exact laws.".into()
-        } else {
-            "Rewards rounded down: a lower bound.".into()
-        },
-    })
 }

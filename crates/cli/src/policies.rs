@@ -3,22 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 
-use bqrl_lab::given::GivenPolicy;
-use bqrl_lab::plan::{DEFAULT_GRID, bootstrap};
-use bqrl_mdp::evaluate::{Evaluation, evaluate};
+use bqrl_lab::given::{GivenError, GivenPolicy, Valued};
+use bqrl_lab::plan::bootstrap;
 use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::Planner;
-use bqrl_mdp::returns::Rounding;
 
 use crate::failure::Failure;
-
-/// The law of a given policy.
-pub struct Valued {
-    /// Its law and mean.
-    pub evaluation: Evaluation,
-    /// False if rewards were rounded down: the law is then a lower bound.
-    pub exact: bool,
-}
 
 /// Reads a policy, a file by its path or else a rule. `tau` chooses among the policies of a file.
 pub fn read<'a>(problem: &'a Problem, policy: &str, tau: Option<f64>) -> Result<GivenPolicy<'a>, Failure> {
@@ -32,19 +21,16 @@ pub fn read<'a>(problem: &'a Problem, policy: &str, tau: Option<f64>) -> Result<
     }
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("reading {policy}: {error}"));
     let file = File::open(path).map_err(|error| wrong(&error))?;
-    GivenPolicy::read(file, problem, tau).map_err(|error| wrong(&error))
+    GivenPolicy::read(file, problem, tau).map_err(|error| match error {
+        GivenError::Levels { .. } => wrong(&error).hint("--tau with one level chooses it"),
+        error => wrong(&error),
+    })
 }
 
 /// Reads a policy and finds its law.
 pub fn value(problem: &Problem, policy: &str, tau: Option<f64>) -> Result<Valued, Failure> {
     let given = read(problem, policy, tau)?;
-    let valued = if let Ok(evaluation) = evaluate(&problem.model, &given) {
-        Valued { evaluation, exact: true }
-    } else {
-        let planner = Planner::rounded(&problem.model, DEFAULT_GRID, Rounding::Down, &|_, _, _| {});
-        let evaluation = planner.map_err(Failure::usage)?.evaluate(&given);
-        Valued { evaluation, exact: false }
-    };
+    let valued = Valued::new(problem, &given);
     match given.failure() {
         Some(error) => Err(Failure::usage(format!("{policy}: {error}"))),
         None => Ok(valued),

@@ -110,6 +110,7 @@ fn failure(error: &ConfigError, config: &ProblemConfig) -> Failure {
         }
         ConfigError::Problem(_) => format!("`bqrl envs {}` lists its parameters", config.name),
         ConfigError::FileNeeds { .. } => "add --horizon H --start S".to_owned(),
+        ConfigError::Game { name } => format!("`bqrl train {name}` learns it, `bqrl play {name}` shows it"),
         ConfigError::Python { .. } => "open the run in Python: bqrl.load(RUN)".to_owned(),
         ConfigError::File { error: CsvError::Sum { .. }, .. } if !config.normalise => {
             "--normalise scales probabilities that miss 1 by rounding".to_owned()

@@ -5,7 +5,7 @@
 //! escape sequences.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use crate::failure::Failure;
 
@@ -48,6 +48,16 @@ pub fn print(output: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// A picture in text on standard output. On a terminal it replaces the one before it, which had `above` lines. False if
+/// nobody can read it.
+pub fn show(picture: &str, above: usize) -> bool {
+    let mut out = io::stdout().lock();
+    // Up, and clear to the end of the screen.
+    let back =
+        if above > 0 && out.is_terminal() { format!("\u{1b}[{above}A\u{1b}[J") } else { String::new() };
+    out.write_all((back + &escaped(picture)).as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
 /// The text with `\u001b` in place of each control character, except line breaks. This form is also valid inside the

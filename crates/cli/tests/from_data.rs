@@ -158,7 +158,8 @@ fn a_rule_is_evaluated_and_compared() {
     let at = |place: usize, level: usize| policies[place]["quantiles"][level]["quantile"].as_f64().unwrap();
     assert!(at(2, 0) >= at(0, 0) && at(2, 0) >= at(1, 0) && at(3, 1) >= at(0, 1));
     assert!((at(2, 0) - 19.0 / 24.0).abs() < 1e-12);
-    assert!(desk.read("laws.svg").contains("your rule"));
+    let drawn = desk.read("laws.svg");
+    assert!(drawn.contains("your rule") && drawn.contains("largest mean"), "{drawn}");
     let said = desk.run(&["compare", "asset-selling", "--policy", rule, "--tau", "0.1"]);
     assert!(said.stdout.contains("9 times in 10 at least"), "{}", said.stdout);
 }
@@ -256,4 +257,94 @@ fn a_parameter_is_varied_in_one_table() {
     assert!(said.contains("mean given up"), "{said}");
     let refused = desk.run(&["plan", "gamble-chain", "--vary", "horizon=five"]);
     assert_eq!(refused.code, Some(2));
+}
+
+#[test]
+fn without_support_the_policy_is_that_of_the_estimate_and_said_so() {
+    let desk = Desk::new();
+    fit(&desk, &gambles(4));
+    let plain = desk.json(&["plan", "model.csv", "--tau", "0.1", "--policy", "plain.csv"]);
+    let arguments = ["plan", "model.csv", "--tau", "0.1", "--confidence", "0.95"];
+    let promised = desk.json(&[&arguments[..], &["--policy", "promised.csv"]].concat());
+    let level = &levels(&promised)[0];
+    assert_eq!(level["supported"], false);
+    assert_eq!(desk.read("promised.csv"), desk.read("plain.csv"));
+    assert_eq!(level["policy"], levels(&plain)[0]["policy"]);
+    let said = desk.ok(&arguments);
+    assert!(said.contains("The policy for this level is that of the plain estimate"), "{said}");
+}
+
+#[test]
+fn with_a_width_all_figures_of_the_policy_are_those_of_the_one_that_is_written() {
+    let desk = Desk::new();
+    let flags = ["--tau", "0.1", "--beta", "0.1"];
+    let plan = desk.json(&[&["plan", "inventory", "--policy", "p.csv"], &flags[..]].concat());
+    let value = desk.json(&[&["eval", "inventory", "--policy", "p.csv"], &flags[..]].concat());
+    let (level, written) = (&levels(&plan)[0], &levels(&value)[0]);
+    assert_eq!(number(&level["policy"], "quantile"), number(written, "quantile"));
+    assert!((number(&level["policy"], "mean") - number(written, "mean")).abs() < 1e-9);
+    assert!(number(&level["policy"], "quantile") < number(level, "best_quantile"));
+    // The same with counts: the promise about the quantile is about the policy of the promise about the average.
+    fit(&desk, &gambles(2_000));
+    let arguments = ["plan", "model.csv", "--confidence", "0.95", "--policy", "promised.csv"];
+    let plan = desk.json(&[&arguments[..], &flags[..]].concat());
+    let value = desk.json(&["eval", "model.csv", "--policy", "promised.csv", "--tau", "0.1"]);
+    let (level, written) = (&levels(&plan)[0], &levels(&value)[0]);
+    assert_eq!(number(&level["policy"], "quantile"), number(written, "quantile"));
+    assert!(number(level, "certified_quantile") <= number(written, "quantile"));
+}
+
+#[test]
+fn files_of_others_are_not_replaced_and_our_own_tables_are() {
+    let desk = Desk::new();
+    desk.write("log.csv", LOG);
+    desk.write("mine.csv", "my notes\n");
+    desk.write("empty.csv", "");
+    let fits = |out: &str, more: &[&str]| desk.run(&[&["fit", "log.csv", "--out", out], more].concat());
+    let plans =
+        |out: &str, more: &[&str]| desk.run(&[&["plan", "gamble-chain", "--policy", out], more].concat());
+    for said in [fits("mine.csv", &[]), plans("mine.csv", &[])] {
+        assert_eq!(said.code, Some(2));
+        assert!(said.stderr.contains("error: mine.csv exists and is not a file that this command wrote"));
+        assert!(said.stderr.contains("hint: --force replaces it"), "{}", said.stderr);
+    }
+    assert_eq!(desk.read("mine.csv"), "my notes\n");
+    // A table of the other command is not one of this command.
+    for _ in 0..2 {
+        assert_eq!(fits("model.csv", &[]).code, Some(0));
+        assert_eq!(plans("policy.csv", &[]).code, Some(0));
+        assert_eq!(plans("policy.csv", &["--compact"]).code, Some(0));
+    }
+    assert_eq!((fits("policy.csv", &[]).code, plans("model.csv", &[]).code), (Some(2), Some(2)));
+    assert_eq!((fits("empty.csv", &[]).code, fits("mine.csv", &["--force"]).code), (Some(0), Some(0)));
+    assert!(desk.read("mine.csv").starts_with("state,action,next_state,probability,reward,count"));
+}
+
+#[test]
+fn a_policy_is_written_as_a_spreadsheet() {
+    let desk = Desk::new();
+    let plan =
+        |name: &str| desk.json(&["plan", "gamble-chain", "--tau", "0.1,0.5", "--policy", name, "--compact"]);
+    plan("one.xlsx");
+    plan("two.xlsx");
+    let bytes = |name: &str| std::fs::read(desk.path(name)).unwrap();
+    // A zip file, the same for the same plan; Python's tests open it.
+    assert!(bytes("one.xlsx").starts_with(b"PK") && bytes("one.xlsx") == bytes("two.xlsx"));
+    let said = desk.run(&["plan", "gamble-chain", "--policy", "one.xlsx"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("hint: --force"), "{}", said.stderr);
+}
+
+#[test]
+fn observed_prices_and_grids_are_drawn_with_their_own_names() {
+    let desk = Desk::new();
+    desk.write("prices.csv", "Price;Count\n80;2\n99,5;1\n120;1\n");
+    let plan = ["plan", "asset-selling", "--env", "offers=@prices.csv", "--tau", "0.1", "--plot", "map.svg"];
+    let report = desk.json(&plan);
+    // Ten draws of 80 or more, and at most a tenth of chance to miss 99.5: (1/2)^9.
+    assert_eq!(number(&levels(&report)[0], "best_quantile"), 99.5);
+    let drawn = desk.read("map.svg");
+    assert!(drawn.contains(">price<") && drawn.contains(">99.5<"), "{drawn}");
+    desk.json(&["plan", "frozen-lake", "--tau", "0.5", "--plot", "lake.svg"]);
+    assert!(desk.read("lake.svg").contains("Policy on a grid of 4 rows and 4 columns"));
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 
 use bqrl_agents::AgentError;
 use bqrl_agents::experience::replay::machine;
-use bqrl_mdp::model::Problem;
 use bqrl_runs::atomic;
 use bqrl_runs::lock::Lock;
 use bqrl_runs::run_dir::RunDir;
@@ -18,7 +17,7 @@ use crate::config::{AgentConfig, Config, ConfigError};
 use crate::outcome;
 use crate::run::{Finished, Hooks, RunError, check_agent, run_seed};
 use crate::summary::summarise;
-use crate::task::{References, RestrictedActions, Table, Task};
+use crate::task::{References, RestrictedActions, Simulator, Table, Task};
 
 /// A checked run: its task is built and its references are planned, but nothing is written yet.
 pub struct Prepared {
@@ -81,8 +80,7 @@ fn check_lanes(lanes: usize, horizon: usize) -> Result<(), PrepareError> {
 impl Prepared {
     /// Builds the task, checks the agent's settings and plans the references.
     pub fn new(config: Config) -> Result<Self, PrepareError> {
-        let (problem, file) = config.problem.load_with_file()?;
-        let task = table(problem, &config)?;
+        let (task, file) = load_with_file(&config)?;
         check_lanes(config.run.lanes, task.spec().horizon)?;
         check_agent(&config, task.spec())?;
         let references = Arc::new(References::new(&*task, config.levels()?));
@@ -109,13 +107,20 @@ impl Prepared {
 
 /// The task of a configuration.
 pub fn load(config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
-    table(config.problem.load()?, config)
+    load_with_file(config).map(|(task, _)| task)
 }
 
-fn table(problem: Problem, config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
+/// A task, and the contents of its MDP file if it has one.
+type Loaded = (Arc<dyn Task>, Option<Vec<u8>>);
+
+fn load_with_file(config: &Config) -> Result<Loaded, PrepareError> {
+    if let Some(game) = config.problem.game()? {
+        return Ok((Arc::new(Simulator::new(game.actions(), move || game.env())), None));
+    }
+    let (problem, file) = config.problem.load_with_file()?;
     let table = Table::new(problem)
         .map_err(|error| PrepareError::Restricted { name: config.problem.name.clone(), error })?;
-    Ok(Arc::new(table))
+    Ok((Arc::new(table), file))
 }
 
 /// A run that is ready to begin or to be resumed.

@@ -13,11 +13,13 @@
 use std::cell::RefCell;
 use std::io::Read;
 
-use bqrl_mdp::evaluate::Policy;
+use bqrl_mdp::evaluate::{Evaluation, Evaluator, Policy};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::records::{Column, RecordError, Records};
 use bqrl_mdp::trajectory::AugmentedInput;
 use thiserror::Error;
+
+use crate::plan::DEFAULT_GRID;
 
 /// Rewards closer than this, relative to their size, are the same.
 const SAME: f64 = 1e-6;
@@ -42,7 +44,7 @@ pub enum GivenError {
     Unknown { line: u64, what: &'static str, name: String, known: String },
     #[error("line {line}: stage {stage} is out of range, stages are 0 to {last}")]
     Stage { line: u64, stage: u64, last: usize },
-    #[error("the file has policies for {n} levels: {levels}; choose one with --tau")]
+    #[error("the file has policies for {n} levels: {levels}; ask for one of them")]
     Levels { n: usize, levels: String },
     #[error("the rule {rule:?} is not understood: {message}")]
     Rule { rule: String, message: String },
@@ -256,6 +258,25 @@ impl Policy for GivenPolicy<'_> {
             Some(action) => action,
         };
         choice.push((action, 1.0));
+    }
+}
+
+/// The law of a policy.
+#[derive(Clone, Debug)]
+pub struct Valued {
+    /// Its law and mean.
+    pub evaluation: Evaluation,
+    /// False if rewards were rounded down: the law is then a lower bound.
+    pub exact: bool,
+}
+
+impl Valued {
+    /// Evaluates any policy, with rewards rounded down if the returns are too many otherwise.
+    pub fn new(problem: &Problem, policy: &dyn Policy) -> Self {
+        let exactly = Evaluator::new(&problem.model).ok();
+        let exact = exactly.is_some();
+        let evaluator = exactly.unwrap_or_else(|| Evaluator::rounded_down(&problem.model, DEFAULT_GRID));
+        Self { evaluation: evaluator.evaluate(policy), exact }
     }
 }
 

@@ -16,12 +16,12 @@ use bqrl_agents::play::PlayError;
 use bqrl_agents::{Input, ServedPolicy};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
-use bqrl_mdp::model::Problem;
+use bqrl_mdp::model::{Look, Problem};
 use bqrl_mdp::plan::{Planner, conditional};
 use bqrl_mdp::trajectory::Observation;
 use bqrl_runs::atomic;
 use bqrl_runs::run_dir::{RunDir, SeedDir};
-use bqrl_runs::schema::{LevelFacts, TaskFacts};
+use bqrl_runs::schema::{self, LevelFacts, TaskFacts};
 use thiserror::Error;
 
 use crate::evaluate::Measured;
@@ -64,6 +64,7 @@ pub fn describe(dir: &RunDir, task: &dyn Task, references: &References) -> io::R
         horizon: spec.horizon,
         discount: spec.discount,
         states: table.map_or(Vec::new(), |problem| problem.states.clone()),
+        look: table.and_then(|problem| look(&problem.data.look)),
         actions: task.actions(),
         ordered: table.is_some_and(|problem| problem.ordered),
         exact: references.evaluator.is_some(),
@@ -92,6 +93,15 @@ pub fn describe(dir: &RunDir, task: &dyn Task, references: &References) -> io::R
         }
     }
     atomic::write(&dir.reference(), csv.as_bytes())
+}
+
+/// How figures show the states, if there is anything to say about that.
+fn look(look: &Look) -> Option<schema::Look> {
+    (*look != Look::default()).then(|| schema::Look {
+        axis: look.axis.to_owned(),
+        labels: look.labels.clone(),
+        grid: look.grid.as_ref().map(|grid| (grid.columns, grid.letters.clone())),
+    })
 }
 
 /// Why the tables of a seed were not written.

@@ -7,9 +7,10 @@ use bqrl_math::{Purpose, stream};
 use bqrl_mdp::evaluate::{Evaluation, Policy, evaluate};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::plan::conditional::{self, ConditionalGreedy};
-use bqrl_mdp::plan::confident::{ConfidentPlan, Construction, resampled};
+use bqrl_mdp::plan::confident::{ConfidentError, ConfidentPlan, ConfidentPolicy, Construction, resampled};
 use bqrl_mdp::plan::{BufferedPlan, PlannedPolicy, Planner, Progress, QuantilePlan};
 use bqrl_mdp::returns::{Rounding, TooManyReturns};
+use bqrl_mdp::trajectory::AugmentedInput;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -44,8 +45,6 @@ pub struct Answer<'a> {
     pub planner: Planner<'a>,
     /// One per level.
     pub solved: Vec<Solved>,
-    /// The plan for a confidence, if one was asked for.
-    pub confident: Option<ConfidentPlan>,
 }
 
 /// Why a plan is not possible.
@@ -58,8 +57,8 @@ pub enum PlanError {
     Confidence { confidence: f64 },
     #[error("a plan with a confidence needs a table with counts, {name} has none")]
     NoCounts { name: String },
-    #[error("{name} has too few episodes: the half that plans never leaves the start state")]
-    TooFew { name: String },
+    #[error("{name}: {error}")]
+    Confident { name: String, error: ConfidentError },
 }
 
 /// The output of `bqrl plan --json`, which users and scripts rely on.
@@ -105,12 +104,25 @@ pub struct Level {
     pub risk_neutral_quantile: f64,
     /// The proof.
     pub certificate: Certificate,
+    /// The figures of the policy that is returned, whatever it was planned for.
+    pub policy: OfPolicy,
     /// The buffered optimum, where a β was given.
     #[serde(flatten)]
     pub buffered: Option<Buffered>,
     /// The promise, where a confidence was given. It belongs to the policy that is returned then.
     #[serde(flatten)]
     pub promise: Option<Promise>,
+}
+
+/// The figures of the policy that is returned: that of the promise, of the buffered quantile, or of the quantile.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OfPolicy {
+    /// Its Q_τ.
+    pub quantile: f64,
+    /// Its P(R ≥ Q*_τ).
+    pub probability_at_least: f64,
+    /// Its `E[R]`.
+    pub mean: f64,
 }
 
 /// The promises that the data of a table support.
@@ -124,7 +136,8 @@ pub struct Promise {
     pub certified_quantile: f64,
     /// With the confidence, the returned policy's P(R ≥ `certified_quantile`) is at least this.
     pub certified_probability: f64,
-    /// False if the data support nothing better than the worst possible return.
+    /// False if the data support nothing better than the worst possible return. The returned policy is then that of the plain estimate, for
+    /// want of a better one; nothing is promised about it.
     pub supported: bool,
     /// Q_τ of the returned policy if the estimated probabilities were true.
     pub policy_estimate: f64,
@@ -180,19 +193,47 @@ pub struct Solved {
     pub upper: Option<f64>,
     /// The buffered quantile and the paper's rule.
     pub buffered: Option<(BufferedPlan, Option<ConditionalGreedy>)>,
-    /// The promise, and the target that its policy follows.
-    pub promise: Option<(Promise, f64)>,
+    /// The promise, where a confidence was given.
+    pub promise: Option<Promise>,
+    /// The policy to show and to write: that of the requested objective.
+    pub policy: Returned,
+    /// That policy's exact law and mean.
+    pub evaluation: Evaluation,
+}
+
+/// A policy that a plan returns.
+#[derive(Clone, Debug)]
+pub enum Returned {
+    /// Planned on the table as if it were certain.
+    Planned(PlannedPolicy),
+    /// Planned on counts, with a promise.
+    Confident(ConfidentPolicy),
+}
+
+impl Returned {
+    /// The action at x.
+    pub fn action(&self, x: &AugmentedInput) -> usize {
+        match self {
+            Self::Planned(policy) => policy.action(x),
+            Self::Confident(policy) => policy.action(x),
+        }
+    }
+}
+
+impl Policy for Returned {
+    fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
+        choice.push((self.action(x), 1.0));
+    }
 }
 
 impl Solved {
-    /// The policy to show and to write: that of the requested objective.
-    pub fn policy(&self) -> &PlannedPolicy {
-        self.buffered.as_ref().map_or(&self.plan.policy, |(plan, _)| &plan.policy)
-    }
-
-    /// That policy's exact law and mean.
-    pub fn evaluation(&self) -> &Evaluation {
-        self.buffered.as_ref().map_or(&self.plan.evaluation, |(plan, _)| &plan.evaluation)
+    /// The total that the returned policy plays for: Q*_τ, its own Q_τ with a buffer, or the promise.
+    pub fn target(&self) -> f64 {
+        match (&self.promise, &self.buffered) {
+            (Some(promise), _) if promise.supported => promise.certified_quantile,
+            (_, None) => self.plan.best.value,
+            _ => self.evaluation.law.quantile(self.plan.best.tau),
+        }
     }
 }
 
@@ -210,23 +251,49 @@ pub fn solve<'a>(
     let affordable = (REFINE_UPDATES / planner.cost().1.max(1) / levels) as usize;
     let refine = request.refine.unwrap_or(affordable.min(12));
     let passes = request.passes.unwrap_or(affordable.clamp(12, 200));
-    let solve = |&(tau, buffer): &(f64, Option<Buffer>)| Solved {
-        plan: planner.quantile_policy(tau, refine),
-        upper: above.as_ref().map(|above| above.best_quantile(tau).value),
-        buffered: buffer.map(|buffer| {
+    let solve = |&(tau, buffer): &(f64, Option<Buffer>)| {
+        let plan = planner.quantile_policy(tau, refine);
+        let buffered = buffer.map(|buffer| {
             let mut plan = planner.buffered(buffer, passes);
             if let Some(above) = &above {
                 let bounds = above.buffered(buffer, passes);
                 (plan.upper, plan.mixture_upper) = (bounds.upper, bounds.mixture_upper);
             }
             (plan, conditional::greedy(&problem.model, buffer, RULE_ATOMS))
-        }),
-        promise: confident.as_ref().map(|(plan, confidence)| {
-            promise(problem, plan, *confidence, tau, buffer, planner.best_quantile(tau).value)
-        }),
+        });
+        let plain = match &buffered {
+            Some((plan, _)) => (&plan.policy, &plan.evaluation),
+            None => (&plan.policy, &plan.evaluation),
+        };
+        let (mut policy, mut evaluation) = (Returned::Planned(plain.0.clone()), plain.1.clone());
+        let promise = confident.as_ref().map(|(confident, confidence)| {
+            let mut certified = confident.certified(tau);
+            let promised = buffer.map(|buffer| confident.certified_buffered(tau, buffer.beta()));
+            if !certified.nothing {
+                // Policies belong to the requested objective, and so do all promises.
+                if let Some((_, target)) = promised {
+                    (certified.value, certified.below) = (target, confident.below(target));
+                }
+                policy = Returned::Confident(confident.policy(certified.value));
+                evaluation = planner.evaluate(&policy);
+            }
+            Promise {
+                confidence: *confidence,
+                estimated_quantile: plan.best.value,
+                certified_quantile: certified.value,
+                certified_probability: 1.0 - certified.below,
+                supported: !certified.nothing,
+                policy_estimate: evaluation.law.quantile(tau),
+                policy_estimated_mean: evaluation.mean,
+                bootstrap_interval: bootstrap(problem, &policy, tau),
+                certified_buffered: promised.map(|(value, _)| value),
+            }
+        });
+        let upper = above.as_ref().map(|above| above.best_quantile(tau).value);
+        Solved { plan, upper, buffered, promise, policy, evaluation }
     };
     let solved = request.levels.iter().map(solve).collect();
-    Ok(Answer { planner, solved, confident: confident.map(|(plan, _)| plan) })
+    Ok(Answer { planner, solved })
 }
 
 fn confident(problem: &Problem, confidence: f64) -> Result<(ConfidentPlan, f64), PlanError> {
@@ -235,37 +302,9 @@ fn confident(problem: &Problem, confidence: f64) -> Result<(ConfidentPlan, f64),
     }
     let name = || problem.name.clone();
     let counts = problem.data.counts.as_ref().ok_or_else(|| PlanError::NoCounts { name: name() })?;
-    let plan = ConfidentPlan::new(problem, counts, confidence, Construction::Bets);
-    Ok((plan.ok_or_else(|| PlanError::TooFew { name: name() })?, confidence))
-}
-
-/// The promise at one level, and its target.
-fn promise(
-    problem: &Problem,
-    plan: &ConfidentPlan,
-    confidence: f64,
-    tau: f64,
-    buffer: Option<Buffer>,
-    estimated_quantile: f64,
-) -> (Promise, f64) {
-    let certified = plan.certified(tau);
-    let buffered = buffer.map(|buffer| plan.certified_buffered(tau, buffer.beta()));
-    // Policies belong to the requested objective.
-    let target = buffered.map_or(certified.value, |(_, target)| target);
-    let policy = plan.policy(target);
-    let evaluation = evaluate(&problem.model, &policy).ok();
-    let promise = Promise {
-        confidence,
-        estimated_quantile,
-        certified_quantile: certified.value,
-        certified_probability: 1.0 - certified.below,
-        supported: !certified.nothing,
-        policy_estimate: evaluation.as_ref().map_or(f64::NAN, |e| e.law.quantile(tau)),
-        policy_estimated_mean: evaluation.as_ref().map_or(f64::NAN, |e| e.mean),
-        bootstrap_interval: bootstrap(problem, &policy, tau),
-        certified_buffered: buffered.map(|(value, _)| value),
-    };
-    (promise, target)
+    let plan = ConfidentPlan::new(problem, counts, confidence, Construction::Bets)
+        .map_err(|error| PlanError::Confident { name: name(), error })?;
+    Ok((plan, confidence))
 }
 
 /// The 5th and 95th percentile of a policy's Q_τ over resampled tables; `None` without counts. An indicator, no promise.
@@ -331,6 +370,7 @@ impl Answer<'_> {
         let exact = planner.is_exact();
         // Rounding at every stage can move a bound outside the possible range.
         let (low, high) = planner.range();
+        let tolerance = 1e-9 * (1.0 + best.value.abs());
         Level {
             tau,
             best_quantile: exact.then_some(best.value),
@@ -344,7 +384,12 @@ impl Answer<'_> {
                 next_return: best.next.map(|(value, _)| value),
                 least_probability_below_next: best.next.map(|(_, probability)| probability),
             },
-            promise: solved.promise.map(|(promise, _)| promise),
+            policy: OfPolicy {
+                quantile: solved.evaluation.law.quantile(tau),
+                probability_at_least: 1.0 - solved.evaluation.law.probability_below(best.value - tolerance),
+                mean: solved.evaluation.mean,
+            },
+            promise: solved.promise,
             buffered: solved.buffered.as_ref().map(|(plan, rule)| Buffered {
                 beta: plan.buffer.beta(),
                 buffered_upper: plan.upper.min(high),

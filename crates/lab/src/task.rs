@@ -3,7 +3,7 @@
 //! | task | from | references |
 //! |---|---|---|
 //! | [`Table`] | a built-in problem or an MDP file | exact evaluation, Q*_τ and the largest mean by planning |
-//! | [`Simulator`] | native code | none |
+//! | [`Simulator`] | native code, such as a game | none |
 //! | implemented elsewhere | an environment of Python | none |
 //!
 //! Each reference is optional. A measure exists only if its reference does: without Q*_τ there is no quantile policy gap,

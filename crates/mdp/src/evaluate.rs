@@ -8,10 +8,12 @@
 //! One forward pass over the reward collected so far. The mass that reaches a terminal state or the horizon is the law.
 //! Tails of a state's mass with a total below [`TAIL`] are dropped; together they are below the rounding error.
 
+use std::sync::Arc;
+
 use bqrl_math::law::ReturnLaw;
 
 use crate::model::Model;
-use crate::returns::{Compiled, Ladder, Ladders, Step, TooManyReturns};
+use crate::returns::{Compiled, Ladder, Ladders, Rounding, Step, TooManyReturns};
 use crate::trajectory::AugmentedInput;
 
 /// Mass at either end of a state's distribution that is dropped.
@@ -52,11 +54,12 @@ pub fn evaluate(model: &Model, policy: &dyn Policy) -> Result<Evaluation, TooMan
     Ok(Evaluator::new(model)?.evaluate(policy))
 }
 
-/// A model prepared for the evaluation of many policies, as in training.
-#[derive(Debug)]
+/// A model prepared for the evaluation of many policies, and for questions about where they can come.
+#[derive(Clone, Debug)]
 pub struct Evaluator {
-    compiled: Compiled,
-    ladders: Ladders,
+    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) ladders: Arc<Ladders>,
+    pub(crate) rounding: Rounding,
 }
 
 impl Evaluator {
@@ -64,12 +67,68 @@ impl Evaluator {
     pub fn new(model: &Model) -> Result<Self, TooManyReturns> {
         let compiled = Compiled::new(model);
         let ladders = Ladders::exact(&compiled)?;
-        Ok(Self { compiled, ladders })
+        Ok(Self { compiled: Arc::new(compiled), ladders: Arc::new(ladders), rounding: Rounding::Exact })
     }
 
-    /// The exact law of R^π.
+    /// Rounds rewards down to about `grid` values of the return: laws are then lower bounds.
+    pub fn rounded_down(model: &Model, grid: usize) -> Self {
+        let compiled = Compiled::new(model);
+        let ladders = Ladders::rounded(&compiled, grid, Rounding::Down);
+        Self { compiled: Arc::new(compiled), ladders: Arc::new(ladders), rounding: Rounding::Down }
+    }
+
+    pub(crate) fn new_with(compiled: &Arc<Compiled>, ladders: &Arc<Ladders>, rounding: Rounding) -> Self {
+        Self { compiled: compiled.clone(), ladders: ladders.clone(), rounding }
+    }
+
+    /// False if rewards were rounded.
+    pub fn is_exact(&self) -> bool {
+        self.rounding == Rounding::Exact
+    }
+
+    /// The law of R^π.
     pub fn evaluate(&self, policy: &dyn Policy) -> Evaluation {
         forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
+    }
+
+    /// For each stage and state, the rewards that can have been collected there under some policy, rising.
+    pub fn reachable_collected(&self) -> Vec<Vec<Vec<f64>>> {
+        reachable(&self.compiled, &self.ladders.collected)
+    }
+
+    /// For each stage and state, the rewards that can have been collected there under this policy, rising.
+    pub fn visited_collected(&self, policy: &dyn Policy) -> Vec<Vec<Vec<f64>>> {
+        let collected = &self.ladders.collected;
+        let mut visited = vec![vec![Vec::new(); self.compiled.n_states]; self.compiled.horizon];
+        forward(&self.compiled, collected, policy, |stage, state, mass| {
+            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            visited[stage][state] = values;
+        });
+        visited
+    }
+
+    /// For each stage and state, the most likely collected reward of the policy there; for states that it does not visit at
+    /// that stage, the most likely collected reward at that stage. `None` if no decision can be due.
+    pub fn typical_collected(&self, policy: &dyn Policy) -> Vec<Vec<Option<f64>>> {
+        let collected = &self.ladders.collected;
+        let mut typical = vec![vec![None; self.compiled.n_states]; self.compiled.horizon];
+        let mut by_stage = vec![(0.0, 0.0); self.compiled.horizon];
+        forward(&self.compiled, collected, policy, |stage, state, mass| {
+            if let Some((rung, mass)) = mass.atoms().max_by(|a, b| a.1.total_cmp(&b.1)) {
+                let value = collected.value(stage, rung);
+                typical[stage][state] = Some(value);
+                if mass > by_stage[stage].1 {
+                    by_stage[stage] = (value, mass);
+                }
+            }
+        });
+        for (stage, values) in typical.iter_mut().enumerate() {
+            for &state in &self.compiled.alive[stage] {
+                values[state as usize].get_or_insert(by_stage[stage].0);
+            }
+        }
+        typical
     }
 }
 
@@ -246,7 +305,7 @@ fn move_block(block: &[f64], rung: i64, share: f64, step: &Step, to: &mut Mass) 
 }
 
 /// For each stage and state, the rewards that can have been collected there under some policy, rising.
-pub(crate) fn reachable(compiled: &Compiled, collected: &Ladder) -> Vec<Vec<Vec<f64>>> {
+fn reachable(compiled: &Compiled, collected: &Ladder) -> Vec<Vec<Vec<f64>>> {
     let mut now = vec![Mass::default(); compiled.n_states];
     for &(state, _) in &compiled.start {
         now[state].range(0, 1)[0] = 1.0;

@@ -326,6 +326,47 @@ pub struct Data {
     pub notes: Vec<String>,
     /// Whether states and actions have names of their own, which files should keep.
     pub named: bool,
+    /// How figures show the states.
+    pub look: Look,
+}
+
+/// How figures show the states of a problem.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// What a state is, in a word: stock, price, …; empty if that is not known.
+    pub axis: &'static str,
+    /// A label per state, where that says more than its name; otherwise empty.
+    pub labels: Vec<String>,
+    /// The map of a grid world.
+    pub grid: Option<Grid>,
+}
+
+/// The map of a grid world: state i lies in row i / columns and column i % columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// The number of columns.
+    pub columns: usize,
+    /// A letter per cell, row by row.
+    pub letters: String,
+}
+
+impl Problem {
+    /// The same problem, shown in another way.
+    #[must_use]
+    pub fn looking(mut self, look: Look) -> Self {
+        self.data.look = look;
+        self
+    }
+
+    /// What a state is, in a word.
+    pub fn state_axis(&self) -> &'static str {
+        if self.data.look.axis.is_empty() { "state" } else { self.data.look.axis }
+    }
+
+    /// The labels of the states in figures.
+    pub fn state_labels(&self) -> &[String] {
+        if self.data.look.labels.is_empty() { &self.states } else { &self.data.look.labels }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Rows of delimited text, as spreadsheets and other programs write it: MDP files, logs, policies and laws.
 //!
-//! The separator is `;`, a tab or a comma, whichever the header has. With `;` or tabs a number may have a decimal comma. Fields
-//! may be quoted and padded, blank lines are ignored, a byte-order mark does not count. Column names are compared without
-//! case, spaces, `_` and `-`.
+//! The separator is `;`, a tab, `|` or a comma, whichever the header has. With anything but commas a number may have a decimal comma. Fields
+//! may be quoted and padded, blank lines are ignored, a byte-order mark and a first line such as `sep=;` do not count. Column
+//! names are compared without case, spaces, `_` and `-`. Text that is not UTF-8 is read as Latin-1, in which older programs write.
 //!
 //! The input may not be text at all. A record is read only up to [`MAX_RECORD_BYTES`], so a missing line end or a missing
 //! quote does not make memory grow.
@@ -27,8 +27,12 @@ pub enum RecordError {
     Empty,
     #[error("missing column {}, the header reads {header}", .missing.join(", "))]
     MissingColumns { missing: Vec<&'static str>, header: String },
-    #[error("column {column} appears twice in the header")]
-    DuplicateColumn { column: &'static str },
+    #[error("the file is in UTF-16: save it as CSV in UTF-8")]
+    Utf16,
+    #[error(
+        "column {column} appears twice in the header, as {first:?} and as {second:?}: rename one of them"
+    )]
+    DuplicateColumn { column: &'static str, first: String, second: String },
     #[error("there are no rows after the header")]
     NoRows,
     #[error("there are more than {most} rows")]
@@ -85,11 +89,26 @@ pub struct Records<R> {
 impl<R: Read> Records<R> {
     /// Reads the header. `what` is the kind of file, for messages.
     pub fn new(mut reader: R, columns: &'static [Column], what: &'static str) -> Result<Self, RecordError> {
-        let start = first_lines(&mut reader)?;
+        let mut start = first_lines(&mut reader)?;
+        if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+            return Err(RecordError::Utf16);
+        }
+        // Old programs end lines with a carriage return alone.
+        let old = start.contains(&b'\r') && !start.contains(&b'\n');
+        let line_end = if old { b'\n' } else { b' ' };
+        start.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = line_end);
+        if hint_line(&start) && header_line(&start).1 {
+            // Blanks instead of the line, so that lines are counted right; the header comes after it.
+            let end = start.iter().position(|&byte| byte == b'\n').unwrap_or(start.len());
+            start[..end].fill(b' ');
+            if !header_line(&start).1 {
+                start.extend(first_lines(&mut reader)?);
+            }
+        }
         let separator = separator(&start);
         // With a line end after the last record too, a record that was just read ends on the line before the reader's.
         let rest = reader.chain(&b"\n"[..]);
-        let metered = Metered { inner: io::Cursor::new(start).chain(rest), since_record: 0 };
+        let metered = Metered { inner: io::Cursor::new(start).chain(rest), since_record: 0, line_end };
         let reader =
             ReaderBuilder::new().has_headers(false).flexible(true).delimiter(separator).from_reader(metered);
         let mut records = Self {
@@ -149,28 +168,40 @@ impl<R: Read> Records<R> {
 
     fn find_columns(&mut self, separator: u8) -> Result<(), RecordError> {
         let plain: Vec<String> = self.record.iter().map(plain).collect();
-        let mut missing = Vec::new();
-        for column in self.columns {
-            let named =
-                |text: &String| *text == plain_name(column.name) || column.synonyms.contains(&&text[..]);
-            let mut found = (0..plain.len()).filter(|&place| named(&plain[place]));
-            let place = found.next();
-            if found.next().is_some() {
-                return Err(RecordError::DuplicateColumn { column: column.name });
-            }
-            let replaced = || column.unless.is_some_and(|other| plain.iter().any(|text| text == other));
-            if place.is_none() && column.required && !replaced() {
-                missing.push(column.name);
-            }
-            self.places.push(place);
-            self.names.push(place.map_or(String::new(), |place| plain[place].clone()));
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let header = shown(&self.record.iter().collect::<Vec<_>>().join(&separator));
-        Err(RecordError::MissingColumns { missing, header })
+        let header = || shown(&self.record.iter().collect::<Vec<_>>().join(&separator));
+        self.places = find(self.columns, &plain, header)?;
+        let name = |place: &Option<usize>| place.map_or(String::new(), |place| plain[place].clone());
+        self.names = self.places.iter().map(name).collect();
+        Ok(())
     }
+}
+
+/// The place of each known column among plain names ([`plain_name`]). `header` is all of them, for the message.
+pub(crate) fn find(
+    columns: &[Column],
+    plain: &[String],
+    header: impl Fn() -> String,
+) -> Result<Vec<Option<usize>>, RecordError> {
+    let mut missing = Vec::new();
+    let mut places = Vec::with_capacity(columns.len());
+    for column in columns {
+        let named = |text: &String| *text == plain_name(column.name) || column.synonyms.contains(&&text[..]);
+        let mut found = (0..plain.len()).filter(|&place| named(&plain[place]));
+        let place = found.next();
+        if let (Some(first), Some(second)) = (place, found.next()) {
+            let [first, second] = [first, second].map(|place| plain[place].clone());
+            return Err(RecordError::DuplicateColumn { column: column.name, first, second });
+        }
+        let replaced = || column.unless.is_some_and(|other| plain.iter().any(|text| text == other));
+        if place.is_none() && column.required && !replaced() {
+            missing.push(column.name);
+        }
+        places.push(place);
+    }
+    if missing.is_empty() {
+        return Ok(places);
+    }
+    Err(RecordError::MissingColumns { missing, header: header() })
 }
 
 /// A column name without case, spaces, `_` and `-`.
@@ -178,7 +209,7 @@ fn plain(field: &[u8]) -> String {
     plain_name(&String::from_utf8_lossy(bare(field)))
 }
 
-fn plain_name(name: &str) -> String {
+pub(crate) fn plain_name(name: &str) -> String {
     let letters = name.trim_start_matches('\u{feff}').chars();
     letters.filter(|c| !c.is_whitespace() && !"_-\"".contains(*c)).flat_map(char::to_lowercase).collect()
 }
@@ -202,11 +233,18 @@ fn first_lines(reader: &mut impl Read) -> Result<Vec<u8>, io::Error> {
     Ok(start)
 }
 
+/// Whether the first line only tells a spreadsheet the separator: `sep=;`.
+fn hint_line(start: &[u8]) -> bool {
+    let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
+    line.len() <= 7 && bare(line).to_ascii_lowercase().starts_with(b"sep=")
+}
+
 /// The first line that is not blank, and whether it is complete.
 fn header_line(text: &[u8]) -> (&[u8], bool) {
     let mut lines = text.split(|&byte| byte == b'\n').peekable();
     while let Some(line) = lines.next() {
-        if line.iter().any(|byte| !byte.is_ascii_whitespace() && !b",;".contains(byte)) {
+        if line.iter().any(|byte| !byte.is_ascii_whitespace() && !b",;|".contains(byte)) {
             return (line, lines.peek().is_some());
         }
     }
@@ -216,18 +254,20 @@ fn header_line(text: &[u8]) -> (&[u8], bool) {
 /// The separator that the header has most of, outside quotes; a comma if it has none.
 fn separator(start: &[u8]) -> u8 {
     let (header, _) = header_line(start);
-    let mut counts = [0; 3];
+    let mut counts = [0; SEPARATORS.len()];
     let mut quoted = false;
     for &byte in header {
         quoted ^= byte == b'"';
-        if let Some(place) = b",;\t".iter().position(|&s| s == byte && !quoted) {
+        if let Some(place) = SEPARATORS.iter().position(|&s| s == byte && !quoted) {
             counts[place] += 1;
         }
     }
     // Header names contain no separators, so a semicolon beside commas is rare; the comma wins a tie.
-    let best = (0..3).rev().max_by_key(|&place| counts[place]).unwrap_or(0);
-    b",;\t"[best]
+    let best = (0..SEPARATORS.len()).rev().max_by_key(|&place| counts[place]).unwrap_or(0);
+    SEPARATORS[best]
 }
+
+const SEPARATORS: [u8; 4] = *b",;\t|";
 
 /// A field without padding and without quotes that padding hid from the CSV reader.
 pub(crate) fn bare(field: &[u8]) -> &[u8] {
@@ -307,14 +347,27 @@ impl<'a> Field<'a> {
 
     /// A name: whole numbers in their shortest form, other text as it is.
     pub fn label(&self) -> Result<Cow<'a, str>, RecordError> {
-        let text = std::str::from_utf8(self.text).ok().filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| self.refuse("a name or a number"))?;
-        if text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0')) {
-            return Ok(text.into());
+        if self.text.is_empty() {
+            return Err(self.refuse("a name or a number"));
         }
-        let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= 9_007_199_254_740_992.0;
-        Ok(self.real().filter(whole).map_or(text.into(), |x| format!("{}", x + 0.0).into()))
+        if let Ok(text) = std::str::from_utf8(self.text) {
+            return Ok(label(text, || self.real()));
+        }
+        // Latin-1 has a letter for every byte but control characters, which no name contains.
+        let letters =
+            self.text.iter().map(|&byte| Some(char::from(byte)).filter(|letter| !letter.is_control()));
+        let text: Option<String> = letters.collect();
+        text.map(Cow::Owned).ok_or_else(|| self.refuse("a name or a number"))
     }
+}
+
+/// A text as a name; `real` is the number that it stands for.
+pub(crate) fn label(text: &str, real: impl Fn() -> Option<f64>) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0')) {
+        return text.into();
+    }
+    let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= 9_007_199_254_740_992.0;
+    real().filter(whole).map_or(text.into(), |x| format!("{}", x + 0.0).into())
 }
 
 /// Names as numbers, in the order in which they first appear.
@@ -384,10 +437,11 @@ fn pieces(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Passes bytes on, until too many have come without a complete record. Carriage returns become padding, because the CSV
-/// reader counts lines by line feeds and would stop in the middle of a CRLF.
+/// reader counts lines by line feeds and would stop in the middle of a CRLF; or line feeds, if a file has no others.
 struct Metered<R> {
     inner: R,
     since_record: usize,
+    line_end: u8,
 }
 
 /// Reports through the CSV reader that the limit was reached.
@@ -401,7 +455,7 @@ impl<R: Read> Read for Metered<R> {
             return Err(io::Error::other(NoRecordInSight));
         }
         let n = self.inner.read(buffer)?;
-        buffer[..n].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
+        buffer[..n].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = self.line_end);
         self.since_record += n;
         Ok(n)
     }
@@ -428,6 +482,41 @@ mod tests {
         assert_eq!(separator(b"a\tb\n"), b'\t');
         assert_eq!(separator(b"\"a,b,c\";d\n"), b';');
         assert_eq!(separator(b"alone\n"), b',');
+        assert_eq!(separator(b"a|b\n"), b'|');
+    }
+
+    const PAIR: &[Column] = &[Column::required("state", &["s"]), Column::required("value", &[])];
+
+    fn pairs(text: &[u8]) -> Result<Vec<(u64, String, f64)>, RecordError> {
+        let mut records = Records::new(text, PAIR, "a file of pairs")?;
+        let mut rows = Vec::new();
+        while let Some(line) = records.next_line()? {
+            let (state, value) =
+                (records.field(line, 0).label()?.into_owned(), records.field(line, 1).number()?);
+            rows.push((line, state, value));
+        }
+        Ok(rows)
+    }
+
+    #[test]
+    fn files_of_spreadsheets_are_read_as_they_are() {
+        let one = |line, state: &str| vec![(line, state.to_owned(), 1.5)];
+        assert_eq!(pairs(b"state|value\nlow|1,5\n").unwrap(), one(2, "low"));
+        // Excel's line for the separator; lines are counted with it.
+        assert_eq!(pairs(b"sep=;\r\nstate;value\r\nlow;1,5\r\n").unwrap(), one(3, "low"));
+        assert_eq!(pairs(b"\xef\xbb\xbfsep=;\nstate;value\nlow;1,5\n").unwrap(), one(3, "low"));
+        assert_eq!(pairs(b"\"sep=;\"\nstate;value\nlow;1,5").unwrap(), one(3, "low"));
+        assert_eq!(pairs(b"state;value\rlow;1,5\r").unwrap(), one(2, "low"));
+        // Latin-1, as older programs write it.
+        assert_eq!(pairs(b"state;value\ngr\xf6\xdfe;1,5\n").unwrap(), one(2, "größe"));
+        assert!(pairs(b"state;value\n\xff\x00\x01;1\n").is_err());
+        let utf16: Vec<u8> = "\u{feff}state;value\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(pairs(&utf16).unwrap_err().to_string(), "the file is in UTF-16: save it as CSV in UTF-8");
+        let twice = pairs(b"state;S;value\n").unwrap_err().to_string();
+        assert_eq!(
+            twice,
+            "column state appears twice in the header, as \"state\" and as \"s\": rename one of them"
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ const LIST_TRIAL: usize = 1 << 20;
 /// The most entries of all tables of a listed ladder: 2 GiB of `u32`.
 const TABLE_LIMIT: usize = 1 << 29;
 /// The most bytes of the tables of a plan. Fixed, so that whether a plan is exact does not depend on the machine.
-const MEMORY_LIMIT: f64 = (8u64 << 30) as f64;
+pub(crate) const MEMORY_LIMIT: f64 = (8u64 << 30) as f64;
 
 #[derive(Clone, Copy)]
 struct ListLimit {
@@ -424,6 +424,14 @@ impl Ladder {
         match self.quantum {
             Some(q) => (collected / q).round() as i64,
             None => self.alive[stage].partition_point(|&c| c > collected + self.tolerance) as i64,
+        }
+    }
+
+    /// Whether a collected reward is that of some rung of a stage, within `slack`.
+    pub fn occurs(&self, stage: usize, collected: f64, slack: f64) -> bool {
+        match self.quantum {
+            Some(q) => ((collected / q).round() * q - collected).abs() <= slack,
+            None => self.alive[stage].iter().any(|c| (c - collected).abs() <= slack),
         }
     }
 }

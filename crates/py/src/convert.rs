@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 pub use bqrl_cli::terminal::one_line;
+use bqrl_math::buffer::BufferError;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -11,6 +12,11 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 /// The caller's mistake.
 pub fn value_error(error: impl Display) -> PyErr {
     PyValueError::new_err(one_line(&error.to_string()))
+}
+
+/// A wrong level or width, in Python's words.
+pub fn level_error(error: BufferError) -> PyErr {
+    value_error(error.to_string().replace("tau", "risk_level"))
 }
 
 /// A value of a wrong kind.

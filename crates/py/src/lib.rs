@@ -11,7 +11,11 @@
 //! | [`shared`] | an agent that is asked in one place while it learns in another |
 //! | [`observation`] | what an environment shows, as the agent wants it |
 //! | [`problem`] | `Problem`: a table, from a name, a file or arrays; `Simulator`: the same, to be played |
-//! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow |
+//! | [`planning`] | `plan`: the report of `bqrl plan`, and policies to follow, to explain and to write |
+//! | [`law`] | `Law`: the law of a return |
+//! | [`given`] | `evaluate`, `compare`: policies of users, functions of Python among them |
+//! | [`fitting`] | `fit_file`, `fit_arrays`, `simulate`: tables with counts |
+//! | [`game`] | `Game`: a game being played; `replay_game`: with given draws |
 //! | [`record`] | `summary`: statistics of returns |
 //! | [`serve`] | `PageServer`: the live page in a thread |
 //! | [`sweep`] | `Sweep`: a sweep file, and its runs one at a time |
@@ -23,7 +27,11 @@
 
 mod convert;
 mod described;
+mod fitting;
+mod game;
+mod given;
 mod lanes;
+mod law;
 mod learner;
 mod native;
 mod observation;
@@ -43,13 +51,21 @@ mod _bqrl {
     #[pymodule_export]
     use crate::described::{algos, preset};
     #[pymodule_export]
+    use crate::fitting::{fit_arrays, fit_file, log_columns, simulate};
+    #[pymodule_export]
+    use crate::game::{Game, games, replay_game};
+    #[pymodule_export]
+    use crate::given::{compare, evaluate, law_svg};
+    #[pymodule_export]
+    use crate::law::Law;
+    #[pymodule_export]
     use crate::learner::Learner;
     #[pymodule_export]
     use crate::planning::{PlannedPolicy, plan};
     #[pymodule_export]
     use crate::problem::{Problem, Simulator, problems};
     #[pymodule_export]
-    use crate::record::summary;
+    use crate::record::{often, summary};
     #[pymodule_export]
     use crate::serve::PageServer;
     #[pymodule_export]

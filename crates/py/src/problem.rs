@@ -1,21 +1,27 @@
 //! Tables: built in, read from a file, or made of arrays; and played.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use bqrl_cli::{outputs, pictures};
 use bqrl_lab::config::{ProblemConfig, StartState};
+use bqrl_lab::given;
 use bqrl_lab::task::Table;
 use bqrl_math::rng::{Purpose, Rng, stream};
+use bqrl_mdp::csv;
 use bqrl_mdp::env::Env;
 use bqrl_mdp::model::{self, Kernel, Model, Outcome};
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::Observation;
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use bqrl_runs::atomic;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::convert::value_error;
+use crate::convert::{os_error, value_error};
 use crate::native;
 
 /// Sizes of a table that fit in memory, whatever else is in it.
@@ -24,7 +30,7 @@ const MOST_ACTIONS: usize = 65_536;
 const MOST_PAIRS: usize = 50_000_000;
 
 /// (name, one line, parameters as (name, default, allowed, meaning)).
-type Listed = (&'static str, &'static str, Vec<(&'static str, &'static str, String, &'static str)>);
+pub type Listed = (&'static str, &'static str, Vec<(&'static str, &'static str, String, &'static str)>);
 
 /// The built-in problems.
 #[pyfunction]
@@ -175,6 +181,77 @@ impl Problem {
         TabularEnv::new(self.inner.clone()).spec().reward_bounds
     }
 
+    /// Whether the probabilities are estimates from counts.
+    #[getter]
+    fn is_counted(&self) -> bool {
+        self.inner.data.counts.is_some()
+    }
+
+    /// How often each outcome was seen, as columns (stage, state, action, next state, reward, count, probability), states and actions by
+    /// their names; `None` if the probabilities are no estimates.
+    fn counts<'py>(&self, py: Python<'py>) -> Option<Counted<'py>> {
+        let problem = &*self.inner;
+        let counts = problem.data.counts.as_ref()?;
+        let (mut stages, mut states, mut actions, mut nexts) = (vec![], vec![], vec![], vec![]);
+        let (mut rewards, mut seen, mut shares) = (vec![], vec![], vec![]);
+        for kernel in 0..counts.n_kernels() {
+            for (state, from) in problem.states.iter().enumerate() {
+                for (action, name) in problem.actions.iter().enumerate() {
+                    let tried = counts.tried(kernel, state, action) as f64;
+                    for outcome in counts.seen(kernel, state, action) {
+                        stages.push(kernel as i64);
+                        states.push(from.clone());
+                        actions.push(name.clone());
+                        nexts.push(problem.states[outcome.next as usize].clone());
+                        rewards.push(outcome.reward);
+                        seen.push(outcome.count as i64);
+                        shares.push(outcome.count as f64 / tried);
+                    }
+                }
+            }
+        }
+        let staged = (counts.n_kernels() > 1).then(|| stages.into_pyarray(py));
+        let (rewards, seen, shares) =
+            (rewards.into_pyarray(py), seen.into_pyarray(py), shares.into_pyarray(py));
+        Some((staged, states, actions, nexts, rewards, seen, shares))
+    }
+
+    /// How often each action was tried, as SVG.
+    fn counts_svg(&self) -> PyResult<String> {
+        let figure = pictures::counts(&self.inner);
+        let none = || value_error(format!("{} has no counts", self.inner.name));
+        figure.map(|figure| figure.svg().to_owned()).ok_or_else(none)
+    }
+
+    /// What a state is, in a word.
+    #[getter]
+    fn state_axis(&self) -> &'static str {
+        self.inner.state_axis()
+    }
+
+    /// The labels of the states in figures.
+    #[getter]
+    fn state_labels(&self) -> Vec<String> {
+        self.inner.state_labels().to_vec()
+    }
+
+    /// Of a grid world: the number of columns, and a letter per cell.
+    #[getter]
+    fn grid(&self) -> Option<(usize, String)> {
+        self.inner.data.look.grid.as_ref().map(|grid| (grid.columns, grid.letters.clone()))
+    }
+
+    /// Writes the table as an MDP file, with counts if it has them.
+    fn write(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        if !overwrite {
+            crate::planning::free(&path, outputs::Table::Fitted)?;
+        }
+        let fill = |out: &mut dyn io::Write| {
+            csv::write(&self.inner, out).map_err(|error| io::Error::other(error.to_string()))
+        };
+        native::detached(py, || atomic::write_with(&path, fill).map_err(os_error))
+    }
+
     /// The actions available in a state at a stage.
     fn available(&self, stage: usize, state: usize) -> PyResult<Vec<usize>> {
         if state >= self.n_states() {
@@ -185,6 +262,35 @@ impl Problem {
         }
         Ok(self.inner.model.actions(stage, state).collect())
     }
+}
+
+type Ints<'py> = Bound<'py, PyArray1<i64>>;
+type Floats<'py> = Bound<'py, PyArray1<f64>>;
+type Counted<'py> =
+    (Option<Ints<'py>>, Vec<String>, Vec<String>, Vec<String>, Floats<'py>, Ints<'py>, Floats<'py>);
+
+/// The index of a state or an action, given by its name. A number is a name where names are numbers, and otherwise an index.
+pub fn place(names: &[String], what: &str, given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let text = given.str()?.to_string();
+    let whole = text.parse::<f64>().ok().filter(|x| x.fract() == 0.0 && x.abs() < 1e15);
+    let text = whole.map_or(text, |x| format!("{}", x + 0.0));
+    given::place(names, &text).ok_or_else(|| {
+        value_error(format!("there is no {what} {text:?}; there are {}", given::listed(names)))
+    })
+}
+
+/// Names as Python would write them: whole numbers as `int`, other numbers as `float`, and text.
+pub fn values<'py>(py: Python<'py>, names: &[String]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let value = |name: &String| {
+        if let Ok(whole) = name.parse::<i64>() {
+            return Ok(whole.into_pyobject(py)?.into_any());
+        }
+        match name.parse::<f64>().ok().filter(|x| x.is_finite()) {
+            Some(number) => Ok(number.into_pyobject(py)?.into_any()),
+            None => Ok(name.into_pyobject(py)?.into_any()),
+        }
+    };
+    names.iter().map(value).collect()
 }
 
 /// One column each.

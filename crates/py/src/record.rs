@@ -44,3 +44,9 @@ pub fn summary<'py>(
     dict.set_item("interval", interval.map(|interval| (interval.low, interval.high)))?;
     Ok(dict)
 }
+
+/// 1 − τ in words: "9 times in 10" for 0.1.
+#[pyfunction]
+pub fn often(risk_level: f64) -> String {
+    bqrl_cli::pictures::often(risk_level)
+}

@@ -67,6 +67,7 @@ fn selling(panels: Vec<Panel>) -> PolicyMap {
         actions: strings(&["Stop", "Continue"]),
         state_axis: "state: offer".to_owned(),
         states: (0..25).map(|offer| format!("{:.2}", f64::from(offer) / 24.0)).collect(),
+        grid: None,
         panels,
         note: "exact policies, evaluated at C_h = 0".to_owned(),
     }
@@ -109,6 +110,7 @@ fn frozen_lake() -> Figure {
         actions: strings(&["Left", "Down", "Right", "Up"]),
         state_axis: "state: square, by rows".to_owned(),
         states: (0..16).map(|state| state.to_string()).collect(),
+        grid: None,
         panels: ["0.1", "0.5", "0.9"].into_iter().enumerate().map(panel).collect(),
         note: "exact policies, evaluated at C_h = 0; hatched squares are holes, the goal, or out of reach so far"
             .to_owned(),
@@ -127,6 +129,7 @@ fn inventory() -> Figure {
         actions: (0..11).map(|units| format!("order {units}")).collect(),
         state_axis: "state: units in stock".to_owned(),
         states: (0..11).map(|stock| stock.to_string()).collect(),
+        grid: None,
         panels: ["0.1", "0.5"].into_iter().enumerate().map(panel).collect(),
         note: "exact policies, evaluated at C_h = 0".to_owned(),
     })
@@ -160,7 +163,7 @@ fn law_panel(values: Vec<f64>, weights: &[f64], tau: f64, beta: Option<f64>) -> 
         buffered: beta.map(|beta| buffered(&values, &probabilities, tau, beta)),
         values,
         probabilities,
-        reference: None,
+        references: Vec::new(),
         tau,
         beta,
     }
@@ -182,7 +185,7 @@ fn three_levels(with_buffer: bool) -> LawPlot {
     let panel = |(tau, threshold): (f64, usize)| {
         let weights: Vec<f64> = (0..25).map(|offer| if offer < threshold { 0.002 } else { 0.2 }).collect();
         let mut panel = law_panel(offers.clone(), &weights, tau, with_buffer.then_some(0.05));
-        panel.reference = Some(("risk-neutral policy".to_owned(), offers.clone(), neutral.clone()));
+        panel.references = vec![("risk-neutral policy".to_owned(), offers.clone(), neutral.clone())];
         panel
     };
     law_figure("asset-selling", [(0.1, 15), (0.5, 21), (0.9, 24)].into_iter().map(panel).collect())
@@ -205,7 +208,7 @@ fn many_atoms() -> Figure {
     let total: f64 = wide.iter().sum();
     let mut panel = law_panel(values.clone(), &weights, 0.25, Some(0.15));
     let probabilities = wide.iter().map(|weight| weight / total).collect();
-    panel.reference = Some(("risk-neutral policy".to_owned(), values, probabilities));
+    panel.references = vec![("risk-neutral policy".to_owned(), values, probabilities)];
     law_plot::draw(&law_figure("inventory, 5 000 returns", vec![panel]))
 }
 

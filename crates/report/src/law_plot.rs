@@ -41,8 +41,8 @@ pub struct LawPanel {
     pub values: Vec<f64>,
     /// The probability of each of `values`.
     pub probabilities: Vec<f64>,
-    /// Name, values and probabilities of another law to compare with.
-    pub reference: Option<(String, Vec<f64>, Vec<f64>)>,
+    /// Name, values and probabilities of at most two other laws to compare with.
+    pub references: Vec<(String, Vec<f64>, Vec<f64>)>,
     /// The target level τ.
     pub tau: f64,
     /// The width β of the buffer window; without one only the level is drawn.
@@ -57,7 +57,8 @@ pub struct LawPanel {
 const MARGIN_RIGHT: f64 = 28.0;
 const BAND: f64 = 0.28;
 pub(crate) const CURVE: f64 = 2.2;
-const REFERENCE: (f64, &str) = (1.3, "5 3");
+/// The first and the second law to compare with.
+const REFERENCES: [(Tone, f64, &str); 2] = [(Tone::Reference, 1.3, "5 3"), (Tone::Amber, 1.4, "2 2")];
 const GUIDE: (f64, &str) = (1.0, "2 3");
 const VALUE_ROW: f64 = 15.0;
 const MARK_RADIUS: (f64, f64) = (4.0, 5.0);
@@ -68,12 +69,10 @@ const MARK_RADIUS: (f64, f64) = (4.0, 5.0);
 pub fn draw(plot: &LawPlot) -> Figure {
     let laws: Vec<Law> =
         plot.panels.iter().map(|panel| Law::new(&panel.values, &panel.probabilities)).collect();
-    let references: Vec<Option<Law>> = plot
+    let references: Vec<Vec<Law>> = plot
         .panels
         .iter()
-        .map(|panel| {
-            panel.reference.as_ref().map(|(_, values, probabilities)| Law::new(values, probabilities))
-        })
+        .map(|panel| panel.references.iter().map(|(_, values, chances)| Law::new(values, chances)).collect())
         .collect();
     let all: Vec<&Law> = laws.iter().chain(references.iter().flatten()).collect();
     let (domain, cut) = shared_range(&plot.panels, &all);
@@ -107,7 +106,7 @@ pub fn draw(plot: &LawPlot) -> Figure {
     };
     let (mut canvas, areas) = page.open();
 
-    for (((panel, law), reference), &area) in plot.panels.iter().zip(&laws).zip(&references).zip(&areas) {
+    for (((panel, law), references), &area) in plot.panels.iter().zip(&laws).zip(&references).zip(&areas) {
         let x = Scale { domain, range: (area.left, area.right()) };
         let y = Scale { domain: (-0.02, 1.03), range: (area.bottom(), area.top) };
         let x_ticks = ticks_that_fit(domain, area.width, &TICK);
@@ -119,8 +118,8 @@ pub fn draw(plot: &LawPlot) -> Figure {
         draw_guides(&mut canvas, area, x, panel);
         canvas.curve(&law.steps(x, y), Tone::Planned, CURVE, "");
         // On top, so that its dashes show where the two laws coincide.
-        if let Some(reference) = reference {
-            canvas.curve(&reference.steps(x, y), Tone::Reference, REFERENCE.0, REFERENCE.1);
+        for (reference, (tone, width, dashes)) in references.iter().zip(REFERENCES) {
+            canvas.curve(&reference.steps(x, y), tone, width, dashes);
         }
         if let Some(buffered) = panel.buffered {
             let level = panel.tau - panel.beta.unwrap_or(0.0) / 2.0;
@@ -160,11 +159,12 @@ fn legend(plot: &LawPlot) -> Vec<Entry> {
     let mut entries =
         vec![Entry::Line { tone: Tone::Planned, width: CURVE, dashes: "", label: plot.policy.clone() }];
     let mut named: Vec<&str> = Vec::new();
-    for (name, _, _) in plot.panels.iter().filter_map(|panel| panel.reference.as_ref()) {
-        if !named.contains(&name.as_str()) {
-            named.push(name);
-            let (width, dashes) = REFERENCE;
-            entries.push(Entry::Line { tone: Tone::Reference, width, dashes, label: name.clone() });
+    for panel in &plot.panels {
+        for ((name, _, _), (tone, width, dashes)) in panel.references.iter().zip(REFERENCES) {
+            if !named.contains(&name.as_str()) {
+                named.push(name);
+                entries.push(Entry::Line { tone, width, dashes, label: name.clone() });
+            }
         }
     }
     if plot.panels.iter().any(|panel| panel.beta.is_some()) {
@@ -353,7 +353,7 @@ mod tests {
             heading: "τ = 0.5".to_owned(),
             values: values.to_vec(),
             probabilities: probabilities.to_vec(),
-            reference: None,
+            references: Vec::new(),
             tau: 0.5,
             beta: Some(0.1),
             quantile: values[0],
@@ -449,10 +449,14 @@ mod tests {
             svg.contains("buffer window [τ−β, τ]") && !svg.contains("level τ<") && !svg.contains(">buffered")
         );
         one.beta = None;
-        one.reference = Some(("risk-neutral policy".to_owned(), vec![0.0], vec![1.0]));
+        for name in ["your rule", "risk-neutral policy"] {
+            one.references.push((name.to_owned(), vec![0.0], vec![1.0]));
+        }
         let svg = draw(&plot(vec![one.clone(), one])).svg().to_owned();
         assert!(!svg.contains("buffer window") && svg.contains("level τ<"));
-        assert_eq!(svg.matches("risk-neutral policy").count(), 1, "once for two panels");
+        for name in ["your rule", "risk-neutral policy"] {
+            assert_eq!(svg.matches(name).count(), 1, "once for two panels");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! colour-blind readers can distinguish. Of two actions the one named Stop is gray, as in the paper.
 //! More than eight actions count as quantities, such as order sizes, and get an ordered ramp.
 //!
+//! A grid world is drawn as its map instead ([`GridMap`]): a cell shows the action of most periods, as an arrow if it is a direction.
+//!
 //! Equal neighbours are drawn as one rectangle, which keeps a map of 500 × 500 cells within a few megabytes
 //! even when it looks like noise.
 
@@ -16,7 +18,7 @@ use std::fmt::Write as _;
 use crate::axis::{Tick, label_every};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Entry, Margin, Page, columns, left_margin, x_axis, y_axis};
-use crate::svg::{Area, Canvas, Fill, TICK, Tone};
+use crate::svg::{AXIS, Area, Canvas, Fill, LABEL, Lettering, TICK, Tone};
 
 /// A policy, or several for comparison, over the periods and states of one problem.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,10 +33,32 @@ pub struct PolicyMap {
     pub state_axis: String,
     /// Labels of the states, from the bottom to the top.
     pub states: Vec<String>,
+    /// The map, if the states are the cells of a grid world.
+    pub grid: Option<GridMap>,
     /// One map each, side by side.
     pub panels: Vec<Panel>,
     /// A note below the maps; may be empty.
     pub note: String,
+}
+
+/// The map of a grid world: state i lies in row i / columns, from the top, and column i % columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GridMap {
+    columns: usize,
+    letters: Vec<char>,
+}
+
+impl GridMap {
+    /// A map with a letter per cell; `None` unless it has one cell for each of `n_states` states.
+    pub fn new(columns: usize, letters: &str, n_states: usize) -> Option<Self> {
+        let letters: Vec<char> = letters.chars().collect();
+        (columns > 0 && n_states > 0 && letters.len() == n_states && n_states.is_multiple_of(columns))
+            .then_some(Self { columns, letters })
+    }
+
+    fn rows(&self) -> usize {
+        self.letters.len() / self.columns
+    }
 }
 
 /// One map.
@@ -65,9 +89,12 @@ const RAMP: [[u8; 3]; 11] = [
 ];
 
 impl PolicyMap {
-    /// Leaves out the states in which no panel ever chooses, such as an absorbing one.
+    /// Leaves out the states in which no panel ever chooses, such as an absorbing one. A grid keeps all its cells.
     #[must_use]
     pub fn where_something_is_chosen(mut self) -> Self {
+        if self.grid.is_some() {
+            return self;
+        }
         let chosen = |s: usize| self.panels.iter().any(|panel| panel.cells.iter().any(|c| c[s].is_some()));
         let shown: Vec<usize> = (0..self.states.len()).filter(|&s| chosen(s)).collect();
         self.states = shown.iter().map(|&s| self.states[s].clone()).collect();
@@ -89,9 +116,12 @@ pub fn draw(map: &PolicyMap) -> Figure {
             assert!(highest <= map.actions.len(), "{highest} actions drawn, {} named", map.actions.len());
         }
     }
+    let colours = colours(&map.actions);
+    if let Some(grid) = &map.grid {
+        return draw_grid(map, grid, &colours);
+    }
     let n_periods = map.panels.iter().map(|panel| panel.cells.len()).max().unwrap_or(0);
     let n_states = map.states.len();
-    let colours = colours(&map.actions);
     let any_blank = map
         .panels
         .iter()
@@ -133,6 +163,94 @@ pub fn draw(map: &PolicyMap) -> Figure {
         map.note
     );
     canvas.finish(&format!("{}, {}", map.title, map.problem), &description)
+}
+
+/// The action of a state in most periods, the first one of several, and whether there are others. `None` if nothing is ever chosen.
+pub fn usual(cells: &[Vec<Option<usize>>], state: usize) -> Option<(usize, bool)> {
+    let chosen = || cells.iter().filter_map(|stage| stage[state]);
+    let mut counts = vec![0; chosen().max()? + 1];
+    chosen().for_each(|action| counts[action] += 1);
+    let most = (0..counts.len()).rev().max_by_key(|&action| counts[action])?;
+    Some((most, chosen().any(|action| action != most)))
+}
+
+/// The letter of a cell that has nothing to say.
+const PLAIN: [char; 4] = ['F', '.', ' ', '-'];
+
+fn draw_grid(map: &PolicyMap, grid: &GridMap, colours: &[String]) -> Figure {
+    let (n_columns, n_rows) = (grid.columns, grid.rows());
+    let widest = [520.0, 360.0, 270.0][columns(map.panels.len()) - 1];
+    let side = f64::min(widest / n_columns as f64, 420.0 / n_rows as f64).clamp(4.0, 46.0);
+    let legend: Vec<Entry> = colours
+        .iter()
+        .zip(&map.actions)
+        .map(|(colour, label)| Entry::Swatch { colour: colour.clone(), label: label.clone() })
+        .collect();
+    let said = "each cell shows the action of most periods, a dot marks cells where it changes over time";
+    let note = format!("{}; {said}.", map.note.trim_end_matches('.'));
+    let page = Page {
+        title: &map.title,
+        problem: &map.problem,
+        legend: &legend,
+        headings: map.panels.iter().map(|panel| panel.heading.as_str()).collect(),
+        note: &note,
+        plot: ((side * n_columns as f64).max(180.0), side * n_rows as f64),
+        margin: Margin { left: 6.0, right: 10.0, top: 4.0, bottom: 12.0 },
+    };
+    let (mut canvas, plots) = page.open();
+    for (panel, area) in map.panels.iter().zip(plots) {
+        for (cell, &letter) in grid.letters.iter().enumerate() {
+            let left = area.left + side * (cell % n_columns) as f64;
+            let top = area.top + side * (cell / n_columns) as f64;
+            let square = Area { left, top, width: side, height: side };
+            let middle = (left + side / 2.0, top + side / 2.0);
+            if let Some((action, changes)) = usual(&panel.cells, cell) {
+                canvas.rect(square, Fill::Colour(&colours[action]));
+                arrow(&mut canvas, middle, side * 0.3, &map.actions[action]);
+                if changes {
+                    canvas.circle((left + side * 0.84, top + side * 0.16), side * 0.06, Tone::Ink);
+                }
+                if !PLAIN.contains(&letter) && side >= 14.0 {
+                    let corner = Lettering { size: side * 0.26, ..LABEL };
+                    canvas.text((left + side * 0.08, top + side * 0.3), &letter.to_string(), &corner);
+                }
+            } else {
+                canvas.rect(square, Fill::Hatch);
+                if !PLAIN.contains(&letter) {
+                    let large = Lettering { size: side * 0.5, bold: true, ..AXIS };
+                    canvas.text((middle.0, middle.1 + side * 0.18), &letter.to_string(), &large);
+                }
+            }
+            canvas.frame(square, Tone::Paper);
+        }
+        canvas
+            .frame(Area { width: side * n_columns as f64, height: side * n_rows as f64, ..area }, Tone::Ink);
+    }
+    let headings: Vec<&str> = map.panels.iter().map(|panel| panel.heading.as_str()).collect();
+    let description = format!(
+        "Policy on a grid of {n_rows} rows and {n_columns} columns. Colours and arrows show the action ({}). Panels: {}. {note}",
+        map.actions.join(", "),
+        headings.join("; "),
+    );
+    canvas.finish(&format!("{}, {}", map.title, map.problem), &description)
+}
+
+/// An arrow for a direction; other actions are told by their colour.
+fn arrow(canvas: &mut Canvas, (x, y): (f64, f64), reach: f64, action: &str) {
+    let (dx, dy) = match &action.to_ascii_lowercase()[..] {
+        "left" | "west" => (-1.0, 0.0),
+        "right" | "east" => (1.0, 0.0),
+        "up" | "north" => (0.0, -1.0),
+        "down" | "south" => (0.0, 1.0),
+        _ => return,
+    };
+    let tip = (x + reach * dx, y + reach * dy);
+    let width = (reach / 6.0).max(0.8);
+    canvas.line((x - reach * dx, y - reach * dy), tip, Tone::Ink, width, "");
+    for turn in [-1.0, 1.0] {
+        let barb = (tip.0 - 0.5 * reach * (dx + turn * dy), tip.1 - 0.5 * reach * (dy + turn * dx));
+        canvas.line(tip, barb, Tone::Ink, width, "");
+    }
 }
 
 fn plot_size(panels: usize, n_periods: usize, n_states: usize) -> (f64, f64) {
@@ -309,6 +427,7 @@ mod tests {
             actions: (0..n_actions).map(|action| format!("a{action}")).collect(),
             state_axis: "state".to_owned(),
             states: (0..cells[0].len()).map(|state| state.to_string()).collect(),
+            grid: None,
             panels: vec![Panel { heading: "τ = 0.5".to_owned(), cells }],
             note: String::new(),
         }
@@ -331,6 +450,29 @@ mod tests {
             }
         }
         rectangles
+    }
+
+    #[test]
+    fn a_grid_world_is_drawn_as_its_map_with_arrows() {
+        // Two periods; the cell in the corner changes its mind, the goal has nothing to choose.
+        let cells = vec![
+            vec![Some(0), Some(1), Some(0), None],
+            vec![Some(1), Some(1), Some(0), None],
+            vec![Some(1), Some(1), Some(0), None],
+        ];
+        assert_eq!([0, 1, 3].map(|state| usual(&cells, state)), [Some((1, true)), Some((1, false)), None]);
+        let mut map = map_of(cells, 2);
+        map.actions = ["right".to_owned(), "down".to_owned()].to_vec();
+        map.grid = GridMap::new(2, "SFFG", 4);
+        let svg = draw(&map.clone().where_something_is_chosen()).svg().to_owned();
+        assert!(svg.contains(">S<") && svg.contains(">G<") && !svg.contains(">F<"), "{svg}");
+        // Three arrows of three lines, and one dot.
+        assert_eq!((svg.matches("<line").count(), svg.matches("<circle").count()), (9, 1), "{svg}");
+        assert!(svg.contains("a dot marks cells where it changes over time"));
+        assert!(draw(&map).png(1.0).is_ok());
+        for (columns, letters, n_states) in [(0, "SFFG", 4), (2, "SFF", 4), (3, "SFFG", 4), (1, "", 0)] {
+            assert_eq!(GridMap::new(columns, letters, n_states), None);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use self::learning::learning_curves;
 use self::learning::seeds_in_words;
 use crate::axis::four_digits;
 use crate::figure::Figure;
-use crate::policy_map::{self, Panel, PolicyMap};
+use crate::policy_map::{self, GridMap, Panel, PolicyMap};
 use crate::prediction_plot::{self, ActionPrediction, PredictionPanel, PredictionPlot};
 use crate::quantile_curve::{self, ExactCurve, Learned, QuantileCurve, Role};
 use crate::statistics::{CurvePoint, curve, cut};
@@ -158,12 +158,17 @@ pub(crate) fn policy_panels(
     if panels.is_empty() {
         return None;
     }
+    // A file may say anything: a look that does not fit the states is ignored.
+    let look = problem.look.clone().unwrap_or_default();
+    let labels = Some(look.labels).filter(|labels| labels.len() == problem.states.len());
+    let grid = look.grid.and_then(|(columns, letters)| GridMap::new(columns, &letters, problem.states.len()));
     let map = PolicyMap {
         title: title.to_owned(),
         problem: problem.name.clone(),
         actions: problem.actions.clone(),
-        state_axis: "state".to_owned(),
-        states: problem.states.clone(),
+        state_axis: if look.axis.is_empty() { "state".to_owned() } else { look.axis },
+        states: labels.unwrap_or_else(|| problem.states.clone()),
+        grid,
         panels,
         note: "Learned, most probable action at C_h = 0; each panel is one agent, not an average.".to_owned(),
     };

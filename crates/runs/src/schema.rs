@@ -269,6 +269,9 @@ pub struct TaskFacts {
     pub discount: f64,
     /// Labels of the states; empty where there is no table.
     pub states: Vec<String>,
+    /// How figures show the states, where that is not by their labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look: Option<Look>,
     /// Names of the actions.
     pub actions: Vec<String>,
     /// Whether the states have a meaningful order.
@@ -280,6 +283,19 @@ pub struct TaskFacts {
     pub max_mean: Option<f64>,
     /// The levels of the run.
     pub levels: Vec<LevelFacts>,
+}
+
+/// How figures show the states of a task.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Look {
+    /// What a state is, in a word.
+    pub axis: String,
+    /// A label per state, where that says more than its name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// For a grid world the number of columns, and a letter per cell, row by row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<(usize, String)>,
 }
 
 /// A level and its optimum.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use bqrl_games::list as games;
 use bqrl_mdp::env::ObservationSpace;
 use bqrl_runs::regular;
 use bqrl_runs::run_dir::RunDir;
@@ -62,7 +63,9 @@ impl Layers {
 
     /// The preset of an algorithm, for a problem and as long as the paper trains on it (§4.1, §4.2).
     pub fn of(algo: &str, problem: &str) -> Result<Self, ConfigError> {
-        let mut layers = Self::preset(algo)?;
+        let is_game = games::names().any(|name| name == problem);
+        let planes = ObservationSpace::Bits(Vec::new());
+        let mut layers = if is_game { Self::preset_for(algo, &planes)? } else { Self::preset(algo)? };
         layers.set("problem", "name", problem);
         layers.set("run", "episodes", paper_episodes(problem) as i64);
         Ok(layers)

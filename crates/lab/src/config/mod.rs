@@ -184,6 +184,10 @@ pub enum ConfigError {
     File { path: String, error: CsvError },
     #[error("{name} is an environment of Python, which only the Python package can play")]
     Python { name: String },
+    #[error("{name} is a game, which has no table: it can be learned and played, but not planned")]
+    Game { name: String },
+    #[error("{name} is a game: there are no probabilities to normalise")]
+    GameNormalise { name: String },
     #[error("an MDP file needs a horizon and a start state, reading {path}")]
     FileNeeds { path: String },
     #[error("an MDP file has no parameters, got {key}")]

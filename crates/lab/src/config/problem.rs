@@ -1,4 +1,4 @@
-//! Which problem: a built-in one by its name, or an MDP file.
+//! Which problem: a built-in one by its name, an MDP file, or a game by its name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use bqrl_games::list as games;
 use bqrl_mdp::csv::{self, CsvError, Given};
 use bqrl_mdp::model::{Model, Problem};
 use bqrl_mdp::problems;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 
-/// A built-in problem or an MDP file.
+/// A built-in problem, an MDP file or a game.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProblemConfig {
@@ -80,6 +81,9 @@ impl ProblemConfig {
         if self.python {
             return Err(ConfigError::Python { name: self.name.clone() });
         }
+        if self.game()?.is_some() {
+            return Err(ConfigError::Game { name: self.name.clone() });
+        }
         if !self.is_file() {
             return Ok((self.build()?, None));
         }
@@ -89,12 +93,38 @@ impl ProblemConfig {
 
     /// Copies the MDP file into the directory of a run, unless it is there. For a problem that was loaded before.
     pub fn keep_file(&self, dir: &RunDir) -> Result<(), ConfigError> {
-        if self.python || !self.is_file() || dir.table().exists() {
+        if self.python || self.game()?.is_some() || !self.is_file() || dir.table().exists() {
             return Ok(());
         }
         let (_, file) = self.load_with_file()?;
         let kept = file.map_or(Ok(()), |file| atomic::write(&dir.table(), &file));
         kept.map_err(|error| ConfigError::Disk(error.to_string()))
+    }
+
+    /// The game, if it is one.
+    pub fn game(&self) -> Result<Option<games::Game>, ConfigError> {
+        let name = &self.name;
+        let known = games::names().any(|known| known == name);
+        // Any other name that begins like a game's is a typo, unless it is a file.
+        let meant = || name.starts_with(games::PREFIX) && !Path::new(name).exists();
+        if self.python || self.copy.is_some() || !(known || meant()) {
+            return Ok(None);
+        }
+        let mut parameters: Vec<(String, String)> = self.parameters.clone().into_iter().collect();
+        parameters.extend(self.horizon.map(|h| ("horizon".to_owned(), h.to_string())));
+        parameters.extend(self.start.as_ref().map(|s| ("start".to_owned(), s.to_string())));
+        let mut game = games::build(name, &parameters)?;
+        if self.normalise {
+            return Err(ConfigError::GameNormalise { name: name.clone() });
+        }
+        if let Some(discount) = self.discount {
+            if !(discount > 0.0 && discount <= 1.0) {
+                let (key, want) = ("problem.discount", "lie in (0, 1]".to_owned());
+                return Err(ConfigError::Value { key, want, got: discount.to_string() });
+            }
+            game.settings.discount = discount;
+        }
+        Ok(Some(game))
     }
 
     /// Whether it is an MDP file.

@@ -227,7 +227,7 @@ pub fn read_with(reader: impl Read, name: &str, given: &Given) -> Result<Problem
         let starts = if given.start.is_some() { Vec::new() } else { table.starts() };
         Arc::new(Counts::new(states.len(), actions.len(), table.stages, rows, starts))
     });
-    let data = Data { counts, notes, named: !ids };
+    let data = Data { counts, notes, named: !ids, ..Data::default() };
     Ok(Problem { name: name.to_owned(), model, states, actions, ordered: false, data })
 }
 
@@ -302,12 +302,21 @@ fn write_named(problem: &Problem, writer: impl Write) -> Result<(), CsvError> {
     Ok(())
 }
 
+/// Whether a line is the header of a table with counts, as [`write()`] writes it.
+pub fn is_counted_header(line: &str) -> bool {
+    let columns: Vec<&str> = line.split(',').collect();
+    columns.len() >= 11 && columns[3..5] == COLUMNS[3..5] && columns[5..11] == COUNTED
+}
+
+/// The columns of a table with counts beside those of every table.
+const COUNTED: [&str; 6] = ["count", "check", "end", "starts", "starts_check", "horizon"];
+
 fn write_counted(problem: &Problem, counts: &Counts, writer: impl Write) -> Result<(), CsvError> {
     let staged = counts.n_kernels() > 1 || !problem.model.is_stationary();
     let mut writer = ::csv::Writer::from_writer(writer);
     let mut header = key_columns(problem).to_vec();
     header.extend([COLUMNS[3], COLUMNS[4]]);
-    header.extend(["count", "check", "end", "starts", "starts_check", "horizon"]);
+    header.extend(COUNTED);
     header.extend(staged.then_some("stage"));
     writer.write_record(&header).map_err(disk)?;
     let starts = counts.starts_of_all_states();

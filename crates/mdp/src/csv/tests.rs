@@ -145,7 +145,7 @@ fn missing_columns_are_named_beside_the_header() {
 fn a_column_that_appears_twice_is_refused() {
     assert_eq!(
         message("idstatefrom,idaction,idstateto,probability,reward,Reward\n0,0,1,1,0,0\n"),
-        "column reward appears twice in the header"
+        "column reward appears twice in the header, as \"reward\" and as \"reward\": rename one of them"
     );
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 
-use super::{Log, LogError, NONE, Transition};
+use super::{Columns, Log, LogError, NONE, Transition};
 use crate::counts::{Counted, Counts, Seen, Start};
 use crate::model::{Data, Kernel, Model, Outcome, Problem};
 use crate::records::{Names, natural};
@@ -62,9 +62,17 @@ pub struct Fitted {
     pub notes: Vec<String>,
 }
 
-/// Fits a table to a log.
+/// Fits a table to a log in a file.
 pub fn fit(reader: impl Read, name: &str, options: &Options) -> Result<Fitted, LogError> {
-    let mut log = Log::read(reader)?;
+    fit_log(Log::read(reader)?, name, options)
+}
+
+/// Fits a table to a log in memory.
+pub fn fit_columns(columns: &Columns, name: &str, options: &Options) -> Result<Fitted, LogError> {
+    fit_log(Log::from_columns(columns)?, name, options)
+}
+
+fn fit_log(mut log: Log, name: &str, options: &Options) -> Result<Fitted, LogError> {
     let mut cuts = Vec::new();
     for &(column, bins) in &options.bins {
         let points = match column {
@@ -79,8 +87,8 @@ pub fn fit(reader: impl Read, name: &str, options: &Options) -> Result<Fitted, L
         return Err(LogError::NoHorizon);
     }
     if let Some(row) = log.rows.iter().find(|row| row.stage as usize >= horizon) {
-        let (line, first) = (row.line, log.first_stage);
-        return Err(LogError::Horizon { line, stage: row.stage.saturating_add(first), first, horizon });
+        let (at, first) = (log.at(row.line), log.first_stage);
+        return Err(LogError::Horizon { at, stage: row.stage.saturating_add(first), first, horizon });
     }
     let mut notes = notes_on_episodes(&log, horizon, options.horizon.is_none());
     let stages = if options.by_stage { horizon } else { 1 };
@@ -111,10 +119,10 @@ fn notes_on_episodes(log: &Log, horizon: usize, own: bool) -> Vec<String> {
     let places: Vec<usize> = (0..log.rows.len()).filter(|&place| cut(place)).collect();
     if let Some(&first) = places.first() {
         let row = &log.rows[first];
-        let (episode, line) = (log.episodes.name(row.episode), row.line);
+        let (episode, at) = (log.episodes.name(row.episode), log.at(row.line));
         let n = episodes(places.len());
         notes.push(format!(
-            "{n} without an end, the first is episode {episode} (line {line}): the transitions count, what would follow is unknown"
+            "{n} without an end, the first is episode {episode} ({at}): the transitions count, what would follow is unknown"
         ));
     }
     notes
@@ -213,8 +221,9 @@ impl Arrivals {
                 n => format!("{n} states are entered"),
             };
             notes.push(format!(
-                "{what} but never left, and no episode ends there; the first is {} (line {line}): a plan with --confidence expects the worst there, a plain plan the end",
-                log.states.name(state)
+                "{what} but never left, and no episode ends there; the first is {} ({}): a plan with a confidence expects the worst there, a plain plan the end",
+                log.states.name(state),
+                log.at(line)
             ));
         }
         notes
@@ -264,7 +273,7 @@ fn count(
         let entry = seen.entry(key).or_insert((0, 0, ends, row.line));
         *entry = (entry.0 + 1, entry.1 + check, entry.2 && ends, entry.3.min(row.line));
     }
-    let Log { rows, episodes, states, actions, .. } = log;
+    let Log { rows, episodes, states, actions, word, .. } = log;
     let (n_episodes, transitions) = (episodes.len(), rows.len());
     drop((rows, episodes));
     let used = seen.keys().any(|key| key.3 == arrivals.end);
@@ -293,7 +302,7 @@ fn count(
         .collect();
     let counts = Counts::new(states.len(), actions.len(), stages, counted, starts);
     let problem = tabulate(name, states, actions, horizon, counts)?;
-    let notes = notes_on_counts(&problem, &mut lines);
+    let notes = notes_on_counts(&problem, &mut lines, word);
     let counts = problem.data.counts.as_ref().expect("it was just counted");
     let unseen_pairs = unseen(counts).len();
     Ok(Fitted { problem, episodes: n_episodes, transitions, unseen_pairs, cuts: Vec::new(), notes })
@@ -326,12 +335,12 @@ pub(crate) fn tabulate(
     let starts = counts.starts().iter().map(share).collect();
     let model = Model::new(kernels, horizon, 1.0, starts)?;
     let named = true;
-    let data = Data { counts: Some(Arc::new(counts)), notes: Vec::new(), named };
+    let data = Data { counts: Some(Arc::new(counts)), named, ..Data::default() };
     Ok(Problem { name: name.to_owned(), model, states, actions, ordered: false, data })
 }
 
 /// Pairs (state, action) of states that are left, never tried at any stage.
-fn unseen(counts: &Counts) -> Vec<(usize, usize)> {
+pub fn unseen(counts: &Counts) -> Vec<(usize, usize)> {
     let tried = |s, a| (0..counts.n_kernels()).map(|k| counts.tried(k, s, a)).sum::<u64>();
     let mut pairs = Vec::new();
     for state in 0..counts.n_states() {
@@ -345,7 +354,7 @@ fn unseen(counts: &Counts) -> Vec<(usize, usize)> {
 
 type Line = (u32, u32, u32, u32, u32, f64);
 
-fn notes_on_counts(problem: &Problem, lines: &mut [Line]) -> Vec<String> {
+fn notes_on_counts(problem: &Problem, lines: &mut [Line], word: &str) -> Vec<String> {
     let counts = problem.data.counts.as_ref().expect("the table was counted");
     let mut notes = Vec::new();
     let pair = |&(s, a): &(usize, usize)| format!("{} in state {}", problem.actions[a], problem.states[s]);
@@ -374,7 +383,7 @@ fn notes_on_counts(problem: &Problem, lines: &mut [Line]) -> Vec<String> {
         let (one, two) = (group[0], group[1]);
         let (state, action) = (&problem.states[one.1 as usize], &problem.actions[one.2 as usize]);
         notes.push(format!(
-            "{} transitions pay different rewards at different times, the first: state {state}, action {action} to {} pays {} (line {}) and {} (line {}); these are separate outcomes",
+            "{} transitions pay different rewards at different times, the first: state {state}, action {action} to {} pays {} ({word} {}) and {} ({word} {}); these are separate outcomes",
             groups.len(),
             problem.states[one.3 as usize],
             one.5,
@@ -423,7 +432,7 @@ fn bin_states(log: &mut Log, bins: usize) -> Result<Vec<f64>, LogError> {
         for state in [row.state, row.next].into_iter().filter(|&state| state != NONE) {
             if values[state as usize].is_none() {
                 let (column, value) = ("state", log.states.name(state).to_owned());
-                return Err(LogError::NotANumber { line: row.line, column, value });
+                return Err(LogError::NotANumber { at: log.at(row.line), column, value });
             }
         }
         all.extend(values[row.state as usize]);

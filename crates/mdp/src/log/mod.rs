@@ -17,16 +17,23 @@
 //! Column names have the usual synonyms (`done`, `next`, `t`, …). The rows may be in any order if there is a `stage`.
 //! The horizon is the longest episode, unless it is given. An episode that stops earlier either ends (`end`) or was cut off: then its
 //! transitions count, and nobody knows what follows.
+//!
+//! A log may also come as columns in memory ([`Columns`]), or from a simulator that is asked again and again ([`sample`]).
 
+mod columns;
 mod fit;
+mod sample;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io::Read;
 
 use thiserror::Error;
 
-pub use self::fit::{Binned, Cut, Fitted, Options, fit};
+pub use self::columns::{Columns, Labelled, find_columns};
+pub use self::fit::{Binned, Cut, Fitted, Options, fit, fit_columns, unseen};
+pub use self::sample::{Simulated, sample};
 use crate::model::ModelError;
 use crate::records::{Column, Field, Names, RecordError, Records};
 
@@ -69,32 +76,45 @@ const REWARD: usize = 4;
 const NEXT: usize = 5;
 const END: usize = 6;
 
-/// An error in a log. Lines count from 1, including the header.
+/// The place of a transition: a line of a file, counted from 1 with the header, or a row of columns, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    word: &'static str,
+    number: u32,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {}", self.word, self.number)
+    }
+}
+
+/// An error in a log.
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The messages say what the fields are.
 pub enum LogError {
     #[error("{0}")]
     Records(#[from] RecordError),
-    #[error(
-        "line {line}: episode {episode} goes from stage {from} to stage {to}, stage {missing} is missing"
-    )]
-    Gap { line: u32, episode: String, from: u32, to: u32, missing: u32 },
-    #[error("line {line}: episode {episode} begins at stage {stage}, the first stage of the log is {first}")]
-    Begins { line: u32, episode: String, stage: u32, first: u32 },
-    #[error("line {line}: episode {episode} has stage {stage} twice, the first time in line {first}")]
-    Twice { line: u32, first: u32, episode: String, stage: u32 },
-    #[error("line {line}: episode {episode} goes on after its end in line {end}")]
-    AfterEnd { line: u32, end: u32, episode: String },
-    #[error("line {line}: episode {episode} is in state {state}, but line {before} led to state {next}")]
-    Broken { line: u32, before: u32, episode: String, state: String, next: String },
-    #[error(
-        "line {line}: stage {stage} is beyond the horizon {horizon}; the first stage of the log is {first}"
-    )]
-    Horizon { line: u32, stage: u32, first: u32, horizon: usize },
+    #[error("{at}: episode {episode} goes from stage {from} to stage {to}, stage {missing} is missing")]
+    Gap { at: At, episode: String, from: u32, to: u32, missing: u32 },
+    #[error("{at}: episode {episode} begins at stage {stage}, the first stage of the log is {first}")]
+    Begins { at: At, episode: String, stage: u32, first: u32 },
+    #[error("{at}: episode {episode} has stage {stage} twice, the first time in {first}")]
+    Twice { at: At, first: At, episode: String, stage: u32 },
+    #[error("{at}: episode {episode} goes on after its end in {end}")]
+    AfterEnd { at: At, end: At, episode: String },
+    #[error("{at}: episode {episode} is in state {state}, but {before} led to state {next}")]
+    Broken { at: At, before: At, episode: String, state: String, next: String },
+    #[error("{at}: stage {stage} is beyond the horizon {horizon}; the first stage of the log is {first}")]
+    Horizon { at: At, stage: u32, first: u32, horizon: usize },
     #[error("the horizon must be at least 1, got 0")]
     NoHorizon,
-    #[error("line {line}, column {column}: want a number to put into bins, got {value:?}")]
-    NotANumber { line: u32, column: &'static str, value: String },
+    #[error("{at}, column {column}: want a number to put into bins, got {value:?}")]
+    NotANumber { at: At, column: &'static str, value: String },
+    #[error("{at}, column {column}: want {want}, got {value}")]
+    Cell { at: At, column: &'static str, want: &'static str, value: String },
+    #[error("the columns must be equally long: episode has {episode} rows, {column} has {rows}")]
+    Lengths { episode: usize, column: &'static str, rows: usize },
     #[error("{states} states, {actions} actions and {stages} stages are too many pairs for a table")]
     TooManyPairs { states: usize, actions: usize, stages: usize },
     #[error("{0}")]
@@ -124,6 +144,8 @@ struct Log {
     /// The number that the file gives its first stage.
     first_stage: u32,
     has_end: bool,
+    /// "line" or "row", for messages.
+    word: &'static str,
 }
 
 impl Log {
@@ -167,6 +189,18 @@ impl Log {
                 ends,
             });
         }
+        Self::new(rows, episodes, states, actions, has_end, "line")
+    }
+
+    /// Sorts the rows, checks them and fills in what is left out.
+    fn new(
+        mut rows: Vec<Transition>,
+        episodes: Names,
+        states: Names,
+        actions: Names,
+        has_end: bool,
+        word: &'static str,
+    ) -> Result<Self, LogError> {
         if rows.is_empty() {
             return Err(RecordError::NoRows.into());
         }
@@ -178,10 +212,14 @@ impl Log {
         if !rows.is_sorted_by_key(key) {
             rows.sort_unstable_by_key(key);
         }
-        let mut log = Self { rows, episodes, states, actions, first_stage, has_end };
+        let mut log = Self { rows, episodes, states, actions, first_stage, has_end, word };
         log.check()?;
         log.complete();
         Ok(log)
+    }
+
+    fn at(&self, line: u32) -> At {
+        At { word: self.word, number: line }
     }
 
     /// Refuses episodes that do not hang together.
@@ -189,7 +227,7 @@ impl Log {
         let name = |row: &Transition| self.episodes.name(row.episode).to_owned();
         let shown = |stage: u32| stage.saturating_add(self.first_stage);
         let begins = |row: &Transition| LogError::Begins {
-            line: row.line,
+            at: self.at(row.line),
             episode: name(row),
             stage: shown(row.stage),
             first: self.first_stage,
@@ -205,18 +243,18 @@ impl Log {
                 }
                 continue;
             }
-            let (line, episode) = (row.line, || name(row));
+            let (at, episode) = (self.at(row.line), || name(row));
             if row.stage == before.stage {
                 return Err(LogError::Twice {
-                    line,
-                    first: before.line,
+                    at,
+                    first: self.at(before.line),
                     episode: episode(),
                     stage: shown(row.stage),
                 });
             }
             if row.stage != before.stage + 1 {
                 return Err(LogError::Gap {
-                    line,
+                    at,
                     episode: episode(),
                     from: shown(before.stage),
                     to: shown(row.stage),
@@ -224,12 +262,12 @@ impl Log {
                 });
             }
             if before.ends {
-                return Err(LogError::AfterEnd { line, end: before.line, episode: episode() });
+                return Err(LogError::AfterEnd { at, end: self.at(before.line), episode: episode() });
             }
             if before.next != NONE && before.next != row.state {
                 return Err(LogError::Broken {
-                    line,
-                    before: before.line,
+                    at,
+                    before: self.at(before.line),
                     episode: episode(),
                     state: self.states.name(row.state).to_owned(),
                     next: self.states.name(before.next).to_owned(),

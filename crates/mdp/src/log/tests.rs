@@ -196,3 +196,109 @@ fn continuous_columns_are_put_into_bins_with_reported_cut_points() {
     let error = fit(with_header(TWO).as_bytes(), "log", &Options { bins, ..Options::default() }).unwrap_err();
     assert_eq!(error.to_string(), "line 2, column state: want a number to put into bins, got \"low\"");
 }
+
+fn labelled(codes: &[i64], labels: &[&str]) -> Labelled {
+    Labelled { codes: codes.to_vec(), labels: labels.iter().map(|&label| label.to_owned()).collect() }
+}
+
+/// The log [`TWO`] as columns.
+fn columns() -> Columns {
+    Columns {
+        episode: labelled(&[0, 0, 1, 1], &["1.0", "2.0"]),
+        stage: Some(vec![0, 1, 0, 1]),
+        state: labelled(&[0, 1, 0, 0], &["low", "high"]),
+        action: labelled(&[0, 1, 0, 1], &["order", "wait"]),
+        reward: vec![-4.0, 3.0, -4.0, 0.0],
+        next_state: Some(labelled(&[0, 1, 1, 1], &["high", "low"])),
+        end: Some(vec![false, true, false, true]),
+    }
+}
+
+#[test]
+fn columns_and_a_file_that_say_the_same_give_the_same_table() {
+    let file = fitted(&with_header(TWO));
+    let whole = fit_columns(&columns(), "log", &Options::default()).unwrap();
+    assert_eq!(whole.problem, file.problem);
+    assert_eq!(whole.notes, file.notes);
+    // Stages follow from the order, next states and ends from the next row.
+    let short = Columns { stage: None, next_state: None, end: None, ..columns() };
+    let text = "episode,state,action,reward\n1,low,order,-4\n1,high,wait,3\n2,low,order,-4\n2,low,wait,0\n";
+    let short = fit_columns(&short, "log", &Options::default()).unwrap();
+    assert_eq!(short.problem, fitted(text).problem);
+}
+
+#[test]
+fn mistakes_in_columns_are_named_with_their_row() {
+    let message = |change: &dyn Fn(&mut Columns)| {
+        let mut changed = columns();
+        change(&mut changed);
+        fit_columns(&changed, "log", &Options::default()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        message(&|c| c.state.codes[2] = -1),
+        "row 2, column state: want a name or a number, got nothing"
+    );
+    assert_eq!(message(&|c| c.reward[1] = f64::NAN), "row 1, column reward: want a finite number, got NaN");
+    assert_eq!(
+        message(&|c| c.stage = Some(vec![0, 2, 0, 1])),
+        "row 1: episode 1 goes from stage 0 to stage 2, stage 1 is missing"
+    );
+    assert_eq!(
+        message(&|c| c.reward = vec![1.0]),
+        "the columns must be equally long: episode has 4 rows, reward has 1"
+    );
+    let empty = fit_columns(&Columns::default(), "log", &Options::default()).unwrap_err().to_string();
+    assert_eq!(empty, "there are no rows after the header");
+}
+
+#[test]
+fn columns_are_found_by_any_of_their_usual_names() {
+    let headers = ["Ep", "s", "A", "Payoff", "s'", "done", "weather"].map(str::to_owned);
+    let found = find_columns(&headers).unwrap();
+    assert_eq!(found, [Some(0), None, Some(1), Some(2), Some(3), Some(4), Some(5)]);
+    let missing = find_columns(&["state".to_owned()]).unwrap_err().to_string();
+    assert_eq!(missing, "missing column episode, action, reward, the header reads \"state\"");
+}
+
+/// Pays a coin: states 0 and 1, and 2 is the end.
+struct Coin;
+
+impl Simulated for Coin {
+    type Error = String;
+    fn start(&mut self) -> Result<u32, String> {
+        Ok(0)
+    }
+    fn actions(&mut self, state: u32) -> Result<Vec<u32>, String> {
+        Ok(if state == 0 { vec![0, 1] } else { vec![1] })
+    }
+    fn step(&mut self, state: u32, action: u32) -> Result<(u32, f64, bool), String> {
+        match (state, action) {
+            (0, 0) => Ok((1, 1.0, false)),
+            (0, 1) => Ok((2, 0.0, true)),
+            (1, 1) => Ok((0, 0.5, false)),
+            other => Err(format!("{other:?} is not possible")),
+        }
+    }
+}
+
+#[test]
+fn a_simulator_becomes_a_log_with_every_possible_action() {
+    let mut rng = bqrl_math::stream(1, bqrl_math::Purpose::Test);
+    let mut columns = sample(&mut Coin, 4, 500, &mut rng).unwrap();
+    let labels = |labelled: &mut Labelled, names: &[&str]| {
+        labelled.labels = names.iter().map(|&name| name.to_owned()).collect();
+    };
+    labels(&mut columns.state, &["a", "b", "over"]);
+    labels(&mut columns.action, &["go", "leave"]);
+    labels(columns.next_state.as_mut().unwrap(), &["a", "b", "over"]);
+    let fitted = fit_columns(&columns, "coin", &Options { horizon: Some(4), ..Options::default() }).unwrap();
+    assert_eq!(
+        (fitted.episodes, &fitted.problem.states[..]),
+        (500, &["a", "b", "over"].map(str::to_owned)[..])
+    );
+    // Each action in half of all cases, within five standard errors.
+    let counts = fitted.problem.data.counts.as_ref().unwrap();
+    let (go, leave) = (counts.tried(0, 0, 0) as f64, counts.tried(0, 0, 1) as f64);
+    assert!((go - leave).abs() < 5.0 * (go + leave).sqrt(), "{go} {leave}");
+    assert!(fitted.problem.model.is_terminal(0, 2));
+}

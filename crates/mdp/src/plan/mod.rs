@@ -36,6 +36,7 @@ pub mod confident;
 pub mod export;
 pub mod mean;
 pub mod outlook;
+pub mod points;
 mod policy;
 pub mod robust;
 mod sweep;
@@ -52,7 +53,7 @@ use self::policy::Index;
 pub use self::policy::PlannedPolicy;
 use self::sweep::{ActionTable, Cost, Pass, Row, Swept};
 pub use self::threshold::{BestQuantile, QuantilePlan};
-use crate::evaluate::{Evaluation, Policy, forward, reachable};
+use crate::evaluate::{Evaluation, Evaluator, Policy, forward};
 use crate::model::Model;
 use crate::returns::{Compiled, Ladders, Rounding, TooManyReturns, check_memory};
 
@@ -61,7 +62,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, usize, usize) + Sync);
 
 /// A model, prepared for planning at any risk level.
 pub struct Planner<'a> {
-    compiled: Compiled,
+    compiled: Arc<Compiled>,
     ladders: Arc<Ladders>,
     mean: Arc<MeanPlan>,
     /// F_0 over all targets: least attainable P(R < g).
@@ -107,7 +108,7 @@ impl<'a> Planner<'a> {
         check_memory(&compiled, &ladders.residual)?;
         let mean = Arc::new(MeanPlan::new(&compiled));
         let mut planner = Self {
-            compiled,
+            compiled: Arc::new(compiled),
             ladders: Arc::new(ladders),
             mean,
             root: Row::default(),
@@ -171,44 +172,9 @@ impl<'a> Planner<'a> {
         ReturnLaw::from_atoms(atoms).expect("F_0 rises from 0 to 1")
     }
 
-    /// For each stage and state, the rewards that can have been collected there under some policy, rising.
-    pub fn reachable_collected(&self) -> Vec<Vec<Vec<f64>>> {
-        reachable(&self.compiled, &self.ladders.collected)
-    }
-
-    /// For each stage and state, the rewards that can have been collected there under this policy, rising.
-    pub fn visited_collected(&self, policy: &dyn Policy) -> Vec<Vec<Vec<f64>>> {
-        let collected = &self.ladders.collected;
-        let mut visited = vec![vec![Vec::new(); self.compiled.n_states]; self.compiled.horizon];
-        forward(&self.compiled, collected, policy, |stage, state, mass| {
-            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
-            values.sort_unstable_by(f64::total_cmp);
-            visited[stage][state] = values;
-        });
-        visited
-    }
-
-    /// For each stage and state, the most likely collected reward of the policy there; for states that it does not visit at
-    /// that stage, the most likely collected reward at that stage. `None` if no decision can be due.
-    pub fn typical_collected(&self, policy: &dyn Policy) -> Vec<Vec<Option<f64>>> {
-        let collected = &self.ladders.collected;
-        let mut typical = vec![vec![None; self.compiled.n_states]; self.compiled.horizon];
-        let mut by_stage = vec![(0.0, 0.0); self.compiled.horizon];
-        forward(&self.compiled, collected, policy, |stage, state, mass| {
-            if let Some((rung, mass)) = mass.atoms().max_by(|a, b| a.1.total_cmp(&b.1)) {
-                let value = collected.value(stage, rung);
-                typical[stage][state] = Some(value);
-                if mass > by_stage[stage].1 {
-                    by_stage[stage] = (value, mass);
-                }
-            }
-        });
-        for (stage, values) in typical.iter_mut().enumerate() {
-            for &state in &self.compiled.alive[stage] {
-                values[state as usize].get_or_insert(by_stage[stage].0);
-            }
-        }
-        typical
+    /// The model and its returns as this plan sees them, for evaluations of other policies. It may outlive the plan.
+    pub fn evaluator(&self) -> Evaluator {
+        Evaluator::new_with(&self.compiled, &self.ladders, self.rounding)
     }
 
     /// The distance between the smallest and the largest return.

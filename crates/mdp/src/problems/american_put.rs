@@ -19,7 +19,7 @@
 //! and 23.44 at τ = .9 in the same way; at τ = .1 it is 0.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, outcome};
-use crate::model::{Data, Kernel, Model, Problem};
+use crate::model::{Data, Kernel, Look, Model, Problem};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "american-put",
@@ -95,15 +95,18 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let most = horizon - 1;
     let exercised = 2 * most + 1;
     let mut rows = Vec::with_capacity(3 * exercised);
+    let mut labels = Vec::with_capacity(exercised + 1);
     for state in 0..exercised {
         let net = state as f64 - most as f64;
         let price = spot * (volatility * dt.sqrt() * net).exp();
+        labels.push(format!("{price:.2}"));
         rows.push((state, EXERCISE, outcome(1.0, exercised, (strike - price).max(0.0))));
         rows.push((state, HOLD, outcome(up_probability, (state + 1).min(exercised - 1), 0.0)));
         rows.push((state, HOLD, outcome(1.0 - up_probability, state.saturating_sub(1), 0.0)));
     }
     let mut states: Vec<String> = (0..exercised).map(|s| (s as i64 - most as i64).to_string()).collect();
     states.push("exercised".to_owned());
+    labels.push("exercised".to_owned());
     let actions = vec!["hold".to_owned(), "exercise".to_owned()];
     let model = Kernel::new(states.len(), actions.len(), rows)
         .and_then(|kernel| Model::new(vec![kernel], horizon, (-rate * dt).exp(), vec![(most, 1.0)]))
@@ -114,7 +117,7 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         states,
         actions,
         ordered: INFO.ordered,
-        data: Data::default(),
+        data: Data { look: Look { axis: "price", labels, grid: None }, ..Data::default() },
     })
 }
 
@@ -129,6 +132,8 @@ mod tests {
         let problem = built("american-put", &[("horizon", "2"), ("spot", "90")]);
         let model = &problem.model;
         assert_eq!(problem.states, ["-1", "0", "1", "exercised"]);
+        // 90·e^−0.2 and 90·e^0.2.
+        assert_eq!(problem.state_labels(), ["73.69", "90.00", "109.93", "exercised"]);
         assert_eq!(model.start(), [(1, 1.0)]);
         assert!((model.discount() - 0.951229424500714).abs() < 1e-15);
         assert_eq!(model.outcomes(0, 1, EXERCISE), [outcome(1.0, 3, 10.0)]);

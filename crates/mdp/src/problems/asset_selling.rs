@@ -9,9 +9,15 @@
 //!
 //! The return is the accepted offer on the scale 0..1, or 0 when nothing was sold in time. A low τ accepts offers that
 //! a high τ lets pass: with k > S_0 and n = 25, Q*_τ ≥ k/24 exactly when (k/25)⁹ < τ.
+//!
+//! With `offers=@FILE.csv` the offers are the prices of the file, drawn as often as they were seen there. States go by their prices, the
+//! reward is the price itself, and the first offer is the smallest price unless `start` says which.
 
-use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
-use crate::model::Problem;
+use super::{
+    Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, observed, outcome, tabulate,
+};
+use crate::model::{Look, Problem};
+use crate::records::{Column, Field};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "asset-selling",
@@ -20,40 +26,81 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
         Parameter {
             name: "offers",
             default: "25",
-            allowed: Allowed::Count(2, 2000),
-            meaning: "number of offers n, worth 0, 1/(n-1), ..., 1",
+            allowed: Allowed::Text(OFFERS),
+            meaning: "number of offers n, worth 0, 1/(n-1), ..., 1; or observed offers: a column price, and optionally count",
         },
         Parameter { name: "horizon", default: "10", allowed: Allowed::Count(1, 10000), meaning: "decisions" },
         Parameter {
             name: "start",
             default: "5",
             allowed: Allowed::Count(0, 1999),
-            meaning: "the first offer, below the number of offers",
+            meaning: "the first offer, below the number of offers; of observed ones its place from the smallest, 0 by default",
         },
     ],
     ordered: true,
     table,
 };
 
+const OFFERS: &str = "an integer from 2 to 2000, or @FILE.csv";
+/// The most offers.
+const MOST: usize = 2000;
+
+const COLUMNS: &[Column] =
+    &[Column::required("price", &["offer", "value", "worth", "bid", "p"]), observed::COUNT];
+
 const STOP: usize = 0;
 const CONTINUE: usize = 1;
 
-fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
-    let offers = parameters.count("offers");
-    let start = parameters.count_within("start", 0, offers - 1)?;
-    let sold = offers;
+/// The offers that can come: name, worth and chance of each.
+struct Offers {
+    names: Vec<String>,
+    law: Vec<(f64, f64)>,
+    observed: bool,
+}
 
-    let mut rows = Vec::with_capacity(offers * (offers + 1));
-    for offer in 0..offers {
-        rows.push((offer, STOP, outcome(1.0, sold, offer as f64 / (offers - 1) as f64)));
-        for fresh in 0..offers {
-            rows.push((offer, CONTINUE, outcome(1.0 / offers as f64, fresh, 0.0)));
+impl Offers {
+    fn new(text: &str) -> Result<Self, String> {
+        let Some(path) = text.strip_prefix('@') else {
+            let n: usize = text
+                .trim()
+                .parse()
+                .ok()
+                .filter(|n| (2..=MOST).contains(n))
+                .ok_or_else(|| OFFERS.to_owned())?;
+            let law = (0..n).map(|offer| (offer as f64 / (n - 1) as f64, 1.0 / n as f64)).collect();
+            return Ok(Self { names: numbered(n), law, observed: false });
+        };
+        let law = observed::read(path, COLUMNS, "a file of prices", |field: &Field| field.number())?;
+        if law.len() > MOST {
+            return Err(format!("a file with at most {MOST} different prices (it has {})", law.len()));
+        }
+        let names = law.iter().map(|(price, _)| price.to_string()).collect();
+        Ok(Self { names, law, observed: true })
+    }
+}
+
+fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
+    let offers = Offers::new(parameters.text("offers")).map_err(|want| parameters.refuse("offers", want))?;
+    let n = offers.law.len();
+    let start = if offers.observed && !parameters.is_given("start") {
+        0
+    } else {
+        parameters.count_within("start", 0, n - 1)?
+    };
+    let sold = n;
+
+    let mut rows = Vec::with_capacity(n * (n + 1));
+    for (offer, &(worth, _)) in offers.law.iter().enumerate() {
+        rows.push((offer, STOP, outcome(1.0, sold, worth)));
+        for (fresh, &(_, chance)) in offers.law.iter().enumerate() {
+            rows.push((offer, CONTINUE, outcome(chance, fresh, 0.0)));
         }
     }
-    let mut states = numbered(offers);
+    let mut states = offers.names;
     states.push("sold".to_owned());
     let actions = vec!["stop".to_owned(), "continue".to_owned()];
-    Ok(tabulate(&INFO, parameters.count("horizon"), start, states, actions, rows))
+    let look = Look { axis: if offers.observed { "price" } else { "offer" }, ..Look::default() };
+    Ok(tabulate(&INFO, parameters.count("horizon"), start, states, actions, rows).looking(look))
 }
 
 #[cfg(test)]
@@ -86,5 +133,30 @@ mod tests {
             try_built("asset-selling", &[("offers", "5")]).unwrap_err().to_string(),
             "asset-selling: start must be an integer from 0 to 4, got \"5\""
         );
+    }
+
+    #[test]
+    fn observed_prices_replace_the_uniform_law() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prices.csv");
+        let at = |text: &str, more: &[(&str, &str)]| {
+            std::fs::write(&path, text).unwrap();
+            let offers = format!("@{}", path.display());
+            try_built("asset-selling", &[&[("offers", &offers[..])], more].concat())
+        };
+        // 99.5 was offered twice, 120 once, 80 once.
+        for text in ["price\n99.5\n120\n80\n99.5\n", "Offer;Count\n120;1\n99,5;2\n80;1\n"] {
+            let problem = at(text, &[]).unwrap();
+            assert_eq!(problem.states, ["80", "99.5", "120", "sold"]);
+            assert_eq!((problem.state_axis(), problem.model.start()), ("price", &[(0, 1.0)][..]));
+            assert_eq!(problem.model.outcomes(0, 1, STOP), [outcome(1.0, 3, 99.5)]);
+            let fresh = [outcome(0.25, 0, 0.0), outcome(0.5, 1, 0.0), outcome(0.25, 2, 0.0)];
+            assert_eq!(problem.model.outcomes(0, 0, CONTINUE), fresh);
+            assert_eq!(at(text, &[("start", "2")]).unwrap().model.start(), [(2, 1.0)]);
+        }
+        let message = at("price\ncheap\n", &[]).unwrap_err().to_string();
+        assert!(message.contains("line 2, column price: want a finite number, got \"cheap\""), "{message}");
+        let wrong = at("price\n1\n2\n", &[("start", "7")]).unwrap_err().to_string();
+        assert!(wrong.contains("start must be an integer from 0 to 1"), "{wrong}");
     }
 }

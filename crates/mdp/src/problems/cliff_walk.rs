@@ -15,7 +15,7 @@
 //! quantile objective does not justify risks that do not pay. By default the best mean is −63.01 and Q*_τ = −97, −60, −38 at τ = .1, .5, .9.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
-use crate::model::Problem;
+use crate::model::{Grid, Look, Problem};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "cliff-walk",
@@ -70,7 +70,16 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         }
     }
     let actions = ["up", "right", "down", "left"].map(str::to_owned).to_vec();
-    Ok(tabulate(&INFO, parameters.count("horizon"), start, numbered(goal + 1), actions, rows))
+    let letter = |cell: usize| match cell {
+        _ if cell == start => 'S',
+        _ if cell == goal => 'G',
+        _ if cliff.contains(&cell) => 'C',
+        _ => '.',
+    };
+    let grid = Grid { columns: width, letters: (0..=goal).map(letter).collect() };
+    let look = Look { axis: "cell", grid: Some(grid), ..Look::default() };
+    let problem = tabulate(&INFO, parameters.count("horizon"), start, numbered(goal + 1), actions, rows);
+    Ok(problem.looking(look))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! when the probability of success exceeds 1 − τ. So the same policy is best for every τ: the one that succeeds most often.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
-use crate::model::Problem;
+use crate::model::{Grid, Look, Problem};
 
 const MAP_WORDS: &str =
     "4x4, 8x8 or at most 10000 letters S F H G in equal rows such as SFF/FHF/FFG, one S, at least one G";
@@ -117,7 +117,10 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     }
     let start = lake.cells.iter().position(|&c| c == b'S').expect("the map has a start");
     let actions = ["left", "down", "right", "up"].map(str::to_owned).to_vec();
-    Ok(tabulate(&INFO, horizon, start, numbered(lake.cells.len()), actions, rows))
+    let letters = lake.cells.iter().map(|&cell| char::from(cell)).collect();
+    let grid = Grid { columns: lake.columns, letters };
+    let look = Look { axis: "cell", grid: Some(grid), ..Look::default() };
+    Ok(tabulate(&INFO, horizon, start, numbered(lake.cells.len()), actions, rows).looking(look))
 }
 
 #[cfg(test)]
@@ -144,6 +147,8 @@ mod tests {
         let terminal: Vec<_> = (0..16).filter(|&s| model.is_terminal(0, s)).collect();
         assert_eq!(terminal, [5, 7, 11, 12, 15]);
         assert_eq!(problem.actions, ["left", "down", "right", "up"]);
+        let grid = problem.data.look.grid.unwrap();
+        assert_eq!((grid.columns, &grid.letters[..]), (4, "SFFFFHFHFFFHHFFG"));
     }
 
     #[test]

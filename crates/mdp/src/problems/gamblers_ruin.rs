@@ -13,7 +13,7 @@
 //! is useful, has the largest probability of reaching a target (Dubins and Savage, How to Gamble If You Must, 1965).
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
-use crate::model::Problem;
+use crate::model::{Look, Problem};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "gamblers-ruin",
@@ -64,7 +64,8 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         }
     }
     let actions = (0..=max_bet).map(|bet| format!("bet-{bet}")).collect();
-    Ok(tabulate(&INFO, parameters.count("horizon"), start, numbered(goal + 1), actions, rows))
+    let look = Look { axis: "capital", ..Look::default() };
+    Ok(tabulate(&INFO, parameters.count("horizon"), start, numbered(goal + 1), actions, rows).looking(look))
 }
 
 #[cfg(test)]

@@ -14,14 +14,12 @@
 //! the first periods decides which risks are still worth taking. By default the best mean is 152.11; its policy has Q_τ = 116, 152, 188 at
 //! τ = .1, .5, .9, the best possible is 128, 162, 197.
 
-use std::fs::File;
-use std::io::Read;
-
 use super::{
-    Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, parse_number, tabulate,
+    Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, observed, outcome, parse_number,
+    tabulate,
 };
-use crate::model::Problem;
-use crate::records::{Column, RecordError, Records};
+use crate::model::{Look, Problem};
+use crate::records::{Column, Field};
 
 const DEMAND: &str = "a number from 0 to 100, or @FILE.csv";
 
@@ -74,10 +72,8 @@ pub(super) const INFO: ProblemInfo = ProblemInfo {
 /// The largest demand that a file may name.
 const MOST_DEMAND: u64 = 1_000_000;
 
-const COLUMNS: &[Column] = &[
-    Column::required("demand", &["value", "quantity", "units", "sales", "d"]),
-    Column::optional("count", &["n", "frequency", "times"]),
-];
+const COLUMNS: &[Column] =
+    &[Column::required("demand", &["value", "quantity", "units", "sales", "d"]), observed::COUNT];
 
 /// The law of the demand of a period.
 enum Demand {
@@ -92,29 +88,15 @@ impl Demand {
             let mean = parse_number(text).filter(|mean| (0.0..=100.0).contains(mean));
             return mean.map(Demand::Poisson).ok_or_else(|| DEMAND.to_owned());
         };
-        let file = File::open(path).map_err(|error| format!("a file that can be read ({error})"))?;
-        Self::read(file).map_err(|error| format!("a file of demands ({error})"))
-    }
-
-    fn read(file: impl Read) -> Result<Self, RecordError> {
-        let mut records = Records::new(file, COLUMNS, "a file of demands")?;
-        let mut observed = Vec::new();
-        while let Some(line) = records.next_line()? {
-            let demand = records.field(line, 0).id()?;
+        let whole = |field: &Field| {
+            let demand = field.id()?;
             if demand > MOST_DEMAND {
-                return Err(records.field(line, 0).refuse("a demand of at most 1000000"));
+                return Err(field.refuse("a demand of at most 1000000"));
             }
-            let count = if records.has(1) { records.field(line, 1).number()? } else { 1.0 };
-            if count < 0.0 {
-                return Err(records.field(line, 1).refuse("a number that is not negative"));
-            }
-            observed.push((demand, count));
-        }
-        let total: f64 = observed.iter().map(|(_, count)| count).sum();
-        if !(total > 0.0 && total.is_finite()) {
-            return Err(RecordError::NoRows);
-        }
-        Ok(Demand::Observed(observed.into_iter().map(|(demand, count)| (demand, count / total)).collect()))
+            Ok(demand as f64)
+        };
+        let observed = observed::read(path, COLUMNS, "a file of demands", whole)?;
+        Ok(Demand::Observed(observed.into_iter().map(|(demand, share)| (demand as u64, share)).collect()))
     }
 
     /// P(min(D, most) = d) for d = 0..=most.
@@ -165,7 +147,9 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         }
     }
     let actions = (0..=capacity).map(|order| format!("order-{order}")).collect();
-    Ok(tabulate(&INFO, parameters.count("horizon"), start, numbered(capacity + 1), actions, rows))
+    let look = Look { axis: "stock", ..Look::default() };
+    Ok(tabulate(&INFO, parameters.count("horizon"), start, numbered(capacity + 1), actions, rows)
+        .looking(look))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! Q*_.1 = 100.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
-use crate::model::Problem;
+use crate::model::{Look, Problem};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "machine-replacement",
@@ -74,7 +74,8 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         rows.push((level, REPLACE, outcome(1.0, 0, -replacement)));
     }
     let actions = vec!["keep".to_owned(), "replace".to_owned()];
-    Ok(tabulate(&INFO, parameters.count("horizon"), 0, numbered(levels), actions, rows))
+    let look = Look { axis: "wear", ..Look::default() };
+    Ok(tabulate(&INFO, parameters.count("horizon"), 0, numbered(levels), actions, rows).looking(look))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod gamble_chain;
 mod gamblers_ruin;
 mod inventory;
 mod machine_replacement;
+mod observed;
 mod river_swim;
 
 use std::fmt;
@@ -134,34 +135,42 @@ pub fn list() -> &'static [ProblemInfo] {
 }
 
 /// The names that [`build`] knows.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> + Clone {
     PROBLEMS.iter().map(|info| info.name)
 }
 
 /// Builds a problem from its name and `key=value` pairs; the other parameters have their defaults.
 pub fn build(name: &str, parameters: &[(String, String)]) -> Result<Problem, ProblemError> {
-    let Some(info) = PROBLEMS.iter().find(|info| info.name == name) else {
-        // A name with half of the letters wrong is not a typo.
-        let near = names().map(|known| (edit_distance(name, known), known)).min();
-        let closest = near.filter(|(distance, known)| 2 * distance < known.len()).map(|(_, known)| known);
-        let known = names().collect::<Vec<_>>().join(", ");
-        return Err(ProblemError::UnknownProblem { name: name.to_owned(), closest, known });
-    };
-    (info.table)(&Parameters::new(info, parameters)?)
+    let info = PROBLEMS.iter().find(|info| info.name == name).ok_or_else(|| unknown(name, names()))?;
+    (info.table)(&Parameters::new(info.name, info.parameters, parameters)?)
+}
+
+/// The error for a name that is none of those that are known.
+pub fn unknown(name: &str, names: impl Iterator<Item = &'static str> + Clone) -> ProblemError {
+    // A name with half of the letters wrong is not a typo.
+    let near = names.clone().map(|known| (edit_distance(name, known), known)).min();
+    let closest = near.filter(|(distance, known)| 2 * distance < known.len()).map(|(_, known)| known);
+    let known = names.collect::<Vec<_>>().join(", ");
+    ProblemError::UnknownProblem { name: name.to_owned(), closest, known }
 }
 
 /// The checked parameters of one problem.
-struct Parameters<'a> {
-    info: &'static ProblemInfo,
+pub struct Parameters<'a> {
+    problem: &'static str,
+    known: &'static [Parameter],
     given: &'a [(String, String)],
 }
 
 impl<'a> Parameters<'a> {
-    fn new(info: &'static ProblemInfo, given: &'a [(String, String)]) -> Result<Self, ProblemError> {
-        let problem = info.name;
+    /// Refuses a parameter that the problem does not have, one that is given twice, and values outside their ranges.
+    pub fn new(
+        problem: &'static str,
+        known: &'static [Parameter],
+        given: &'a [(String, String)],
+    ) -> Result<Self, ProblemError> {
         for (position, (name, value)) in given.iter().enumerate() {
-            let Some(parameter) = info.parameters.iter().find(|p| p.name == name) else {
-                let known = info.parameters.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
+            let Some(parameter) = known.iter().find(|p| p.name == name) else {
+                let known = known.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
                 return Err(ProblemError::UnknownParameter { problem, parameter: name.clone(), known });
             };
             if given[..position].iter().any(|(earlier, _)| earlier == name) {
@@ -172,28 +181,32 @@ impl<'a> Parameters<'a> {
                 return Err(ProblemError::Value { problem, parameter, allowed, value: value.clone() });
             }
         }
-        Ok(Self { info, given })
+        Ok(Self { problem, known, given })
     }
 
     fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| given == name)
     }
 
-    fn text(&self, name: &str) -> &str {
-        let default = || self.info.parameters.iter().find(|p| p.name == name).map(|p| p.default);
+    /// A value as it was given, or the default.
+    pub fn text(&self, name: &str) -> &str {
+        let default = || self.known.iter().find(|p| p.name == name).map(|p| p.default);
         let given = self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
         given.or_else(default).expect("a problem asks only for parameters of its own")
     }
 
-    fn count(&self, name: &str) -> usize {
+    /// An integer.
+    pub fn count(&self, name: &str) -> usize {
         parse_count(self.text(name)).expect("given values are checked and defaults parse")
     }
 
-    fn number(&self, name: &str) -> f64 {
+    /// A number.
+    pub fn number(&self, name: &str) -> f64 {
         parse_number(self.text(name)).expect("given values are checked and defaults parse")
     }
 
-    fn flag(&self, name: &str) -> bool {
+    /// A yes or no.
+    pub fn flag(&self, name: &str) -> bool {
         parse_flag(self.text(name)).expect("given values are checked and defaults parse")
     }
 
@@ -207,9 +220,10 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    fn refuse(&self, parameter: &'static str, allowed: String) -> ProblemError {
+    /// The error for a text that the problem does not understand.
+    pub fn refuse(&self, parameter: &'static str, allowed: String) -> ProblemError {
         let value = self.text(parameter).to_owned();
-        ProblemError::Value { problem: self.info.name, parameter, allowed, value }
+        ProblemError::Value { problem: self.problem, parameter, allowed, value }
     }
 }
 
@@ -330,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_value_that_does_not_parse_or_fit_is_answered_with_the_range() {
-        let ranges = "asset-selling: offers must be an integer from 2 to 2000, got";
+        let ranges = "asset-selling: offers must be an integer from 2 to 2000, or @FILE.csv, got";
         for value in ["many", "1", "2001", "-3", "2.5", "", "99999999999999999999"] {
             assert_eq!(message("asset-selling", &[("offers", value)]), format!("{ranges} {value:?}"));
         }

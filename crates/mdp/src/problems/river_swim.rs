@@ -17,7 +17,7 @@
 //! τ = .1 stays at the bank for a certain 20·0.005 = 0.1.
 
 use super::{Allowed, Parameter, Parameters, ProblemError, ProblemInfo, numbered, outcome, tabulate};
-use crate::model::Problem;
+use crate::model::{Look, Problem};
 
 pub(super) const INFO: ProblemInfo = ProblemInfo {
     name: "river-swim",
@@ -56,7 +56,8 @@ fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
         rows.push((s, RIGHT, outcome(0.35, s + 1, 0.0)));
     }
     let actions = vec!["left".to_owned(), "right".to_owned()];
-    Ok(tabulate(&INFO, parameters.count("horizon"), 0, numbered(states), actions, rows))
+    let look = Look { axis: "position", ..Look::default() };
+    Ok(tabulate(&INFO, parameters.count("horizon"), 0, numbered(states), actions, rows).looking(look))
 }
 
 #[cfg(test)]

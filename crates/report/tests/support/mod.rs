@@ -109,6 +109,7 @@ pub fn run(path: &str, algo: &str, taus: &[f64], seeds: &[u64], episodes: usize)
             horizon: 4,
             discount: 1.0,
             states: ["low", "middle", "high", "over"].map(str::to_owned).to_vec(),
+            look: None,
             actions: ["stop", "go"].map(str::to_owned).to_vec(),
             ordered: true,
             exact: true,

@@ -116,7 +116,7 @@ pub fn dial(problem: Problem) -> Result<Dial, String> {
         let plan = if let Some(&(plan, _)) = same.iter().find(|(_, law)| *law == evaluation.law) {
             plan
         } else {
-            let typical = planner.typical_collected(&policy);
+            let typical = planner.evaluator().typical_collected(&policy);
             answers.push(Plan {
                 target: rounded(best.value),
                 outcome: outcome(&evaluation.law, evaluation.mean),

@@ -34,13 +34,14 @@ mod row;
 use std::sync::Arc;
 
 use bqrl_math::law::PROBABILITY_TOLERANCE;
+use thiserror::Error;
 
 pub use self::resample::resampled;
 use self::row::{Arrival, Row, Table};
 use crate::counts::{Counts, Seen};
 use crate::evaluate::Policy;
 use crate::model::Problem;
-use crate::returns::quantum;
+use crate::returns::{MEMORY_LIMIT, quantum};
 use crate::trajectory::AugmentedInput;
 
 /// The values of a that are tried. The best one is about √(n·Var/2 ln(1/δ')); a factor √2 off costs 6 % of the width.
@@ -74,6 +75,20 @@ pub struct Certified {
     pub nothing: bool,
 }
 
+/// Why there is no plan.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[allow(missing_docs)] // The messages say what the fields are.
+pub enum ConfidentError {
+    #[error("there are too few episodes: the half that plans never leaves the start state")]
+    TooFew,
+    #[error(
+        "the tables of {stages} stages may need {:.1} GB for a plan with a confidence (limit {:.1} GB)",
+        .bytes / 1e9,
+        MEMORY_LIMIT / 1e9
+    )]
+    TooLarge { stages: usize, bytes: f64 },
+}
+
 /// A table of counts, planned and checked.
 pub struct ConfidentPlan {
     table: Arc<Table>,
@@ -82,13 +97,13 @@ pub struct ConfidentPlan {
 }
 
 impl ConfidentPlan {
-    /// Plans for all targets at once. `None` if no state was left in the half of the log that plans.
+    /// Plans for all targets at once. Rewards are rounded down if they are too irregular, or if the tables would not fit into memory otherwise.
     pub fn new(
         problem: &Problem,
         counts: &Counts,
         confidence: f64,
         construction: Construction,
-    ) -> Option<Self> {
+    ) -> Result<Self, ConfidentError> {
         let model = &problem.model;
         let rewards = row::rewards(counts);
         let (low, high) = rewards.iter().fold((0.0f64, 0.0f64), |(low, high), &r| (low.min(r), high.max(r)));
@@ -97,9 +112,15 @@ impl ConfidentPlan {
         let span = (high - low) * stages;
         let common = if model.discount() == 1.0 { quantum(&rewards) } else { None };
         let rounded = if span > 0.0 { span / GRID } else { 1.0 };
-        let quantum = common.filter(|q| span / q <= MAX_RETURNS).unwrap_or(rounded);
-        let (table, root) = Table::new(model, counts, quantum, &discounts, 1.0 - confidence, construction)?;
-        Some(Self { table: Arc::new(table), root, worst: low * stages })
+        let plan = |quantum| Table::new(model, counts, quantum, &discounts, 1.0 - confidence, construction);
+        let (table, root) = match common.filter(|q| span / q <= MAX_RETURNS) {
+            Some(exact) => match plan(exact) {
+                Err(ConfidentError::TooLarge { .. }) if exact < rounded => plan(rounded),
+                found => found,
+            },
+            None => plan(rounded),
+        }?;
+        Ok(Self { table: Arc::new(table), root, worst: low * stages })
     }
 
     /// The largest target that the checked half supports at level τ.

@@ -1,8 +1,9 @@
 //! The two backward passes: one half of the counts chooses the actions, the other half bounds what they are worth.
 
-use super::{Construction, STAKES, arrival};
+use super::{ConfidentError, Construction, STAKES, arrival};
 use crate::counts::{Counts, Seen};
 use crate::model::Model;
+use crate::returns::MEMORY_LIMIT;
 
 /// Costs this close are ties; the mean decides.
 const TIE: f64 = 1e-12;
@@ -127,7 +128,7 @@ impl Table {
         discounts: &[f64],
         delta: f64,
         construction: Construction,
-    ) -> Option<(Self, Row)> {
+    ) -> Result<(Self, Row), ConfidentError> {
         let n_states = counts.n_states();
         let mut pass = Pass {
             horizon: model.horizon(),
@@ -140,7 +141,13 @@ impl Table {
         };
         let starts = starts(model, counts, construction);
         pass.find_ranges(&starts, n_states);
-        pass.range[0].iter().flatten().next()?;
+        if pass.range[0].iter().flatten().next().is_none() {
+            return Err(ConfidentError::TooFew);
+        }
+        let bytes = pass.bytes();
+        if bytes > MEMORY_LIMIT {
+            return Err(ConfidentError::TooLarge { stages: pass.horizon, bytes });
+        }
         pass.log_union = pass.union(counts, starts.len(), delta);
 
         // The first pass chooses.
@@ -167,7 +174,7 @@ impl Table {
         }
         let root = pass.root(&starts, &later);
         let usual = usual(counts);
-        Some((Self { quantum, stages, usual }, root))
+        Ok((Self { quantum, stages, usual }, root))
     }
 
     /// The rung of a residual target.
@@ -278,6 +285,16 @@ impl Pass<'_> {
             }
         }
         self.range = range;
+    }
+
+    /// The size of the tables: the actions of all stages, and the bounds of two of them.
+    fn bytes(&self) -> f64 {
+        let rungs = |states: &Vec<Option<(i64, i64)>>| {
+            states.iter().flatten().map(|(low, high)| (high - low + 1) as f64).sum::<f64>()
+        };
+        let stages: Vec<f64> = self.range.iter().map(rungs).collect();
+        let widest = stages.iter().copied().fold(0.0, f64::max);
+        size_of::<u32>() as f64 * stages.iter().sum::<f64>() + 2.0 * size_of::<f64>() as f64 * widest
     }
 
     /// ln(1/δ') for one row. The union is over everything that is promised: all (h, s, y), or all (s, a) for the L1 ball.
@@ -494,5 +511,27 @@ mod tests {
             last = bet;
         }
         assert!(last < 0.15, "{last}");
+    }
+
+    #[test]
+    fn tables_that_do_not_fit_are_refused_with_their_size() {
+        let mut pass = Pass {
+            horizon: 40,
+            quantum: 1.0,
+            discounts: &[],
+            tried: Vec::new(),
+            range: vec![vec![Some((0, 9_999)); 10]; 40],
+            construction: Construction::Bets,
+            log_union: 0.0,
+        };
+        // 40·10·10,000 actions of 4 bytes, and two stages of 10·10,000 bounds of 8.
+        assert_eq!(pass.bytes(), 16e6 + 1.6e6);
+        pass.range = vec![vec![Some((0, 9_999)); 1_000]; 400];
+        assert!(pass.bytes() > MEMORY_LIMIT);
+        let error = ConfidentError::TooLarge { stages: 400, bytes: pass.bytes() };
+        assert_eq!(
+            error.to_string(),
+            "the tables of 400 stages may need 16.2 GB for a plan with a confidence (limit 8.6 GB)"
+        );
     }
 }
