@@ -209,9 +209,10 @@ impl Simulated for Played<'_> {
             return Ok(actions.clone());
         }
         let varying = self.actions.is_callable();
-        let listed = match varying {
-            true => self.actions.call1((&self.states.objects[state as usize],))?,
-            false => self.actions.clone(),
+        let listed = if varying {
+            self.actions.call1((&self.states.objects[state as usize],))?
+        } else {
+            self.actions.clone()
         };
         let mut numbers = Vec::new();
         for action in listed.try_iter()? {
