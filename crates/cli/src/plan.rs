@@ -27,6 +27,7 @@ use crate::text::{self, number, often, table};
 
 /// Flags of `bqrl plan`.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // Flags are.
 pub struct PlanArgs {
     /// A built-in problem (`bqrl envs` lists them) or an MDP file: CSV with the columns idstatefrom, idaction, idstateto,
     /// probability, reward

@@ -273,13 +273,9 @@ pub struct Valued {
 impl Valued {
     /// Evaluates any policy, with rewards rounded down if the returns are too many otherwise.
     pub fn new(problem: &Problem, policy: &dyn Policy) -> Self {
-        match Evaluator::new(&problem.model) {
-            Ok(evaluator) => Self { evaluation: evaluator.evaluate(policy), exact: true },
-            Err(_) => {
-                let evaluator = Evaluator::rounded_down(&problem.model, DEFAULT_GRID);
-                Self { evaluation: evaluator.evaluate(policy), exact: false }
-            }
-        }
+        let evaluator = Evaluator::new(&problem.model)
+            .unwrap_or_else(|_| Evaluator::rounded_down(&problem.model, DEFAULT_GRID));
+        Self { evaluation: evaluator.evaluate(policy), exact: evaluator.is_exact() }
     }
 }
 

@@ -83,5 +83,5 @@ fn named(sheet: &mut Worksheet, line: u32, column: u16, name: &str) -> io::Resul
 }
 
 fn failed(error: XlsxError) -> io::Error {
-    io::Error::other(error.to_string())
+    io::Error::other(error)
 }

@@ -204,24 +204,22 @@ fn draw_grid(map: &PolicyMap, grid: &GridMap, colours: &[String]) -> Figure {
             let top = area.top + side * (cell / n_columns) as f64;
             let square = Area { left, top, width: side, height: side };
             let middle = (left + side / 2.0, top + side / 2.0);
-            match usual(&panel.cells, cell) {
-                Some((action, changes)) => {
-                    canvas.rect(square, Fill::Colour(&colours[action]));
-                    arrow(&mut canvas, middle, side * 0.3, &map.actions[action]);
-                    if changes {
-                        canvas.circle((left + side * 0.84, top + side * 0.16), side * 0.06, Tone::Ink);
-                    }
-                    if !PLAIN.contains(&letter) && side >= 14.0 {
-                        let corner = Lettering { size: side * 0.26, ..LABEL };
-                        canvas.text((left + side * 0.08, top + side * 0.3), &letter.to_string(), &corner);
-                    }
+            let named = !PLAIN.contains(&letter);
+            if let Some((action, changes)) = usual(&panel.cells, cell) {
+                canvas.rect(square, Fill::Colour(&colours[action]));
+                arrow(&mut canvas, middle, side * 0.3, &map.actions[action]);
+                if changes {
+                    canvas.circle((left + side * 0.84, top + side * 0.16), side * 0.06, Tone::Ink);
                 }
-                None => {
-                    canvas.rect(square, Fill::Hatch);
-                    if !PLAIN.contains(&letter) {
-                        let large = Lettering { size: side * 0.5, bold: true, ..AXIS };
-                        canvas.text((middle.0, middle.1 + side * 0.18), &letter.to_string(), &large);
-                    }
+                if named && side >= 14.0 {
+                    let corner = Lettering { size: side * 0.26, ..LABEL };
+                    canvas.text((left + side * 0.08, top + side * 0.3), &letter.to_string(), &corner);
+                }
+            } else {
+                canvas.rect(square, Fill::Hatch);
+                if named {
+                    let large = Lettering { size: side * 0.5, bold: true, ..AXIS };
+                    canvas.text((middle.0, middle.1 + side * 0.18), &letter.to_string(), &large);
                 }
             }
             canvas.frame(square, Tone::Paper);
