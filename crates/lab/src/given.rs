@@ -273,10 +273,9 @@ pub struct Valued {
 impl Valued {
     /// Evaluates any policy, with rewards rounded down if the returns are too many otherwise.
     pub fn new(problem: &Problem, policy: &dyn Policy) -> Self {
-        let exactly = Evaluator::new(&problem.model).ok();
-        let exact = exactly.is_some();
-        let evaluator = exactly.unwrap_or_else(|| Evaluator::rounded_down(&problem.model, DEFAULT_GRID));
-        Self { evaluation: evaluator.evaluate(policy), exact }
+        let evaluator = Evaluator::new(&problem.model)
+            .unwrap_or_else(|_| Evaluator::rounded_down(&problem.model, DEFAULT_GRID));
+        Self { evaluation: evaluator.evaluate(policy), exact: evaluator.is_exact() }
     }
 }
 

@@ -34,6 +34,8 @@ type Planning<'py> = (Bound<'py, PyAny>, Vec<PlannedPolicy>, Vec<Law>, Option<St
 /// Stage, state, collected (or from), to, action: one entry per row.
 type Rows<'py> = (Bound<'py, PyArray1<i64>>, Vec<String>, Floats<'py>, Option<Floats<'py>>, Vec<String>);
 type Floats<'py> = Bound<'py, PyArray1<f64>>;
+/// The target; the chosen action; each action with its chance and its expected total.
+type Explained = (f64, usize, Vec<(usize, f64, f64)>);
 
 /// τ, each with its buffer where a β is given.
 pub fn levels(levels: Vec<(f64, Option<f64>)>) -> PyResult<Vec<(f64, Option<Buffer>)>> {

@@ -125,11 +125,10 @@ mod tests {
     use super::*;
     use crate::problems;
 
-    /// The value of x, (chance, mean), from those of its actions.
-    type Decide<'d> = dyn Fn(&AugmentedInput, &[ActionOutlook]) -> (f64, f64) + 'd;
+    type Decide<'a> = &'a dyn Fn(&AugmentedInput, &[ActionOutlook]) -> (f64, f64);
 
     /// The oracle: all episodes from x on, one by one. `decide` gives the value of x from those of its actions, (chance, mean).
-    fn worth(model: &Model, target: f64, x: &AugmentedInput, decide: &Decide) -> Vec<ActionOutlook> {
+    fn worth(model: &Model, target: f64, x: &AugmentedInput, decide: Decide<'_>) -> Vec<ActionOutlook> {
         let value = |stage: usize, state: usize, collected: f64| {
             if stage == model.horizon() || model.is_terminal(stage, state) {
                 return (f64::from(u8::from(collected >= target - 1e-9)), collected);

@@ -82,11 +82,8 @@ impl Offers {
 fn table(parameters: &Parameters) -> Result<Problem, ProblemError> {
     let offers = Offers::new(parameters.text("offers")).map_err(|want| parameters.refuse("offers", want))?;
     let n = offers.law.len();
-    let start = if offers.observed && !parameters.is_given("start") {
-        0
-    } else {
-        parameters.count_within("start", 0, n - 1)?
-    };
+    let smallest = offers.observed && !parameters.is_given("start");
+    let start = if smallest { 0 } else { parameters.count_within("start", 0, n - 1)? };
     let sold = n;
 
     let mut rows = Vec::with_capacity(n * (n + 1));
