@@ -352,7 +352,9 @@ impl Rules for Seaquest {
         show(0, self.x, self.y);
         show(1, behind(self.x, self.rightward), self.y);
         for (plane, bullets) in [(2, &self.bullets), (4, &self.enemy_bullets)] {
-            bullets.iter().for_each(|bullet| show(plane, bullet.x, bullet.y));
+            for bullet in bullets {
+                show(plane, bullet.x, bullet.y);
+            }
         }
         for (plane, swimmers) in [(5, &self.fish), (6, &self.submarines), (9, &self.divers)] {
             for swimmer in swimmers {

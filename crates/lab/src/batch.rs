@@ -110,8 +110,10 @@ pub fn load(config: &Config) -> Result<Arc<dyn Task>, PrepareError> {
     load_with_file(config).map(|(task, _)| task)
 }
 
-/// The task, and the contents of its MDP file if it has one.
-fn load_with_file(config: &Config) -> Result<(Arc<dyn Task>, Option<Vec<u8>>), PrepareError> {
+/// A task, and the contents of its MDP file if it has one.
+type Loaded = (Arc<dyn Task>, Option<Vec<u8>>);
+
+fn load_with_file(config: &Config) -> Result<Loaded, PrepareError> {
     if let Some(game) = config.problem.game()? {
         return Ok((Arc::new(Simulator::new(game.actions(), move || game.env())), None));
     }
