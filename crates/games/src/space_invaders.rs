@@ -227,7 +227,7 @@ mod tests {
     fn whoever_stands_still_is_shot() {
         // The bullet appears in row 3 at step 11 and is in row 9 six steps later.
         let mut game = start();
-        let over = (1..).find(|_| step(&mut game, Action::Stay).over);
+        let over = (1..=100).find(|_| step(&mut game, Action::Stay).over);
         assert_eq!(over, Some(17));
     }
 

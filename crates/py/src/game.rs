@@ -35,7 +35,7 @@ fn built(name: &str, parameters: BTreeMap<String, String>) -> PyResult<Native> {
 /// A game being played.
 #[pyclass(module = "bqrl._bqrl")]
 pub struct Game {
-    game: Native,
+    native: Native,
     /// Never locked: it is only reached through `&mut self`. Python wants a class that threads can share.
     env: Mutex<Box<dyn Env>>,
     rng: Rng,
@@ -51,7 +51,7 @@ impl Game {
         let game = built(name, parameters)?;
         Ok(Self {
             env: Mutex::new(game.env()),
-            game,
+            native: game,
             rng: stream(seed, Purpose::Env),
             seen: None,
             open: false,
@@ -66,18 +66,18 @@ impl Game {
     /// The number of planes.
     #[getter]
     fn n_planes(&self) -> usize {
-        self.game.info().looks.len()
+        self.native.info().looks.len()
     }
 
     #[getter]
     fn horizon(&self) -> usize {
-        self.game.settings.horizon
+        self.native.settings.horizon
     }
 
     /// Names of the actions.
     #[getter]
     fn actions(&self) -> Vec<String> {
-        self.game.actions()
+        self.native.actions()
     }
 
     /// Starts a game; its cells, 0 or 1, plane by plane.
@@ -110,12 +110,12 @@ impl Game {
 
     /// The position as text.
     fn text(&self) -> PyResult<String> {
-        Ok(picture::text(self.game.info().looks, self.words()?))
+        Ok(picture::text(self.native.info().looks, self.words()?))
     }
 
     /// The position as a picture: side in pixels; red, green and blue of every pixel.
     fn picture<'py>(&self, py: Python<'py>) -> PyResult<(usize, Bound<'py, PyArray1<u8>>)> {
-        let looks = self.game.info().looks;
+        let looks = self.native.info().looks;
         let palette = picture::palette(looks);
         let picture::Pixels { side, indices } = picture::pixels(looks, self.words()?, CELL);
         let colour = |index: u8| palette[3 * usize::from(index)..][..3].iter().copied();
