@@ -66,15 +66,11 @@ impl SpaceInvaders {
     /// The lowest alien of the column that is nearest to the cannon, the left one of two.
     fn shooter(&self) -> Plane {
         let columns = self.aliens.columns();
-        for distance in 0..SIDE {
-            let left = self.cannon.checked_sub(distance);
-            let right = Some(self.cannon + distance).filter(|&x| x < SIDE);
-            if let Some(x) = [left, right].into_iter().flatten().find(|x| columns >> x & 1 == 1) {
-                let lowest = (0..SIDE).rev().find(|&y| self.aliens.has(x, y));
-                return lowest.map_or(Plane::EMPTY, |y| Plane::cell(x, y));
-            }
-        }
-        Plane::EMPTY
+        // The first of equally near columns is the left one.
+        let taken = (0..SIDE).filter(|x| columns >> x & 1 == 1);
+        let nearest = taken.min_by_key(|x| x.abs_diff(self.cannon));
+        let lowest = |x| (0..SIDE).rev().find(|&y| self.aliens.has(x, y)).map(|y| Plane::cell(x, y));
+        nearest.and_then(lowest).unwrap_or(Plane::EMPTY)
     }
 }
 
@@ -231,7 +227,7 @@ mod tests {
     fn whoever_stands_still_is_shot() {
         // The bullet appears in row 3 at step 11 and is in row 9 six steps later.
         let mut game = start();
-        let over = (1..100).find(|_| step(&mut game, Action::Stay).over);
+        let over = (1..=100).find(|_| step(&mut game, Action::Stay).over);
         assert_eq!(over, Some(17));
     }
 

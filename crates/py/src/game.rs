@@ -48,10 +48,10 @@ pub struct Game {
 impl Game {
     #[new]
     fn new(name: &str, parameters: BTreeMap<String, String>, seed: u64) -> PyResult<Self> {
-        let native = built(name, parameters)?;
+        let game = built(name, parameters)?;
         Ok(Self {
-            env: Mutex::new(native.env()),
-            native,
+            env: Mutex::new(game.env()),
+            native: game,
             rng: stream(seed, Purpose::Env),
             seen: None,
             open: false,

@@ -7,13 +7,16 @@ divers, …), so that games last long and become hard. MINATAR_STEPS sets the nu
 
 import logging
 import os
+import warnings
 
 import numpy as np
 import pytest
 
 from bqrl import _bqrl
 
-minatar = pytest.importorskip("minatar")
+with warnings.catch_warnings():  # Those of its own imports.
+    warnings.simplefilter("ignore")
+    import minatar
 logging.getLogger().setLevel(logging.ERROR)  # It warns that it cannot draw.
 
 STEPS = int(os.environ.get("MINATAR_STEPS", "1000000"))
