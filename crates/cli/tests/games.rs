@@ -22,7 +22,6 @@ const TRAIN: [&str; 14] = [
     "agent.hidden=[8]",
     "--set",
     "run.evaluation_episodes=2",
-    "--json",
 ];
 
 #[test]

@@ -26,9 +26,6 @@ use crate::law::Law;
 use crate::native;
 use crate::problem::Problem;
 
-/// The target, the action that is chosen, and (action, chance, mean) of every possible one.
-type Explained = (f64, usize, Vec<(usize, f64, f64)>);
-
 /// The report, a policy and the law of its return per level, and a note where returns were rounded unasked.
 type Planning<'py> = (Bound<'py, PyAny>, Vec<PlannedPolicy>, Vec<Law>, Option<String>);
 /// Stage, state, collected (or from), to, action: one entry per row.
