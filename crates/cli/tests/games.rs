@@ -8,7 +8,7 @@ const GAMES: [&str; 5] =
     ["minatar/breakout", "minatar/asterix", "minatar/freeway", "minatar/seaquest", "minatar/space-invaders"];
 
 /// A short run, which leaves a checkpoint.
-const TRAIN: [&str; 14] = [
+const TRAIN: [&str; 13] = [
     "train",
     "minatar/breakout",
     "--algo",
