@@ -26,7 +26,7 @@ use bqrl_math::schedule::Clock;
 use bqrl_math::score::{Score, sort};
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
-use bqrl_nn::{Adam, Choice, Ensemble, Head, Init, Shape, TargetRule, Which};
+use bqrl_nn::{Adam, Choice, Convolution, Ensemble, Head, Init, Shape, Sight, TargetRule, Which};
 use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::{Encoder, Moments};
@@ -46,6 +46,8 @@ pub struct CriticConfig {
     pub n_quantiles: usize,
     /// M.
     pub n_critics: usize,
+    /// Channels, kernel and stride of the convolutions, where observations are planes or images.
+    pub convolutions: Vec<[usize; 3]>,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
     /// κ, in units of σ.
@@ -74,6 +76,10 @@ impl CriticConfig {
     /// Refuses invalid settings.
     pub(crate) fn check(&self) -> Result<(), AgentError> {
         count("n_quantiles", self.n_quantiles, 1..=1024)?;
+        let few = self.convolutions.len() <= 8;
+        let sizes = self.convolutions.iter().flatten().all(|size| (1..=4096).contains(size));
+        let want = "be at most 8 of [channels, kernel, stride], each in 1..=4096";
+        require("convolutions", few && sizes, want, &format!("{:?}", self.convolutions))?;
         hidden_layers(&self.hidden)?;
         count("batch_size", self.batch_size, 1..=65_536)?;
         let holds = self.replay_capacity >= self.batch_size;
@@ -96,7 +102,7 @@ impl CriticConfig {
             if design.shared_trunk { (self.n_critics, 1) } else { (1, self.n_critics) };
         Shape {
             n_inputs: encoder.width(),
-            sight: None,
+            sight: self.sight(spec),
             hidden: self.hidden.clone(),
             layer_norm: true,
             n_heads: design.heads.len(),
@@ -105,6 +111,12 @@ impl CriticConfig {
             n_quantiles: self.n_quantiles,
             n_critics,
         }
+    }
+
+    fn sight(&self, spec: &EnvSpec) -> Option<Sight> {
+        let planes = spec.observations.planes().filter(|_| !self.convolutions.is_empty())?;
+        let convolution = |&[channels, kernel, stride]: &[usize; 3]| Convolution { channels, kernel, stride };
+        Some(Sight { planes, convolutions: self.convolutions.iter().map(convolution).collect() })
     }
 }
 
@@ -207,6 +219,9 @@ impl QuantileCritics {
         n_lanes: usize,
         seed: u64,
     ) -> Result<Self, AgentError> {
+        let blind = spec.observations.planes().is_none() && !config.convolutions.is_empty();
+        let want = "be empty where observations are not planes or images";
+        require("convolutions", !blind, want, &format!("{:?}", config.convolutions))?;
         Replay::fits(config.replay_capacity, n_lanes, &spec.observations)?;
         let encoder = design.encoder(spec);
         let shape = config.shape(&design, &encoder, spec);

@@ -20,9 +20,9 @@ pub enum ObservationSpace {
     },
     /// `Observation::Dense` of this shape.
     Dense(Vec<usize>),
-    /// `Observation::Bits` of this shape.
+    /// `Observation::Bits` of this shape; with three axes, planes: channels, height, width.
     Bits(Vec<usize>),
-    /// `Observation::Bytes` of this shape.
+    /// `Observation::Bytes` of this shape; with three axes, an image: channels, height, width.
     Bytes {
         /// The shape of the whole observation.
         shape: Vec<usize>,
@@ -38,6 +38,14 @@ impl ObservationSpace {
         match self {
             Self::Discrete { n, .. } => *n,
             Self::Dense(shape) | Self::Bits(shape) | Self::Bytes { shape, .. } => shape.iter().product(),
+        }
+    }
+
+    /// Channels, height and width, where observations are planes or images.
+    pub fn planes(&self) -> Option<[usize; 3]> {
+        match self {
+            Self::Bits(shape) | Self::Bytes { shape, .. } => shape.as_slice().try_into().ok(),
+            Self::Discrete { .. } | Self::Dense(_) => None,
         }
     }
 

@@ -55,9 +55,13 @@ impl Panels {
         for (rows, panel) in rows.chunks(PANEL * n_features).zip(0..) {
             let width = self.width(panel);
             let lanes = self.panel_mut(panel);
-            for (s, row) in rows.chunks_exact(n_features).enumerate() {
-                for (f, &value) in row.iter().enumerate() {
-                    lanes[f * width + s] = value;
+            let n = rows.len() / n_features;
+            // A few features of all samples at a time: what is read and what is written then stay in the nearest cache.
+            for (first, lanes) in (0..n_features).step_by(LANES).zip(lanes.chunks_mut(LANES * width)) {
+                for (f, lanes) in (first..).zip(lanes.chunks_exact_mut(width)) {
+                    for (lane, row) in lanes[..n].iter_mut().zip(rows.chunks_exact(n_features)) {
+                        *lane = row[f];
+                    }
                 }
             }
         }

@@ -6,7 +6,9 @@ use std::hint::black_box;
 
 use bqrl_math::{Buffer, Purpose, stream};
 
-use crate::{Adam, Batch, Choice, Ensemble, Head, Init, Kernels, Shape, TargetRule, Which};
+use crate::{
+    Adam, Batch, Choice, Convolution, Ensemble, Head, Init, Kernels, Shape, Sight, TargetRule, Which,
+};
 
 /// Critics and the minibatch to train them on.
 #[derive(Clone, Debug)]
@@ -21,9 +23,9 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The reference shapes of Deep-BQRL: small, medium, large, and one with more inputs and actions. And target tracking on a
-    /// table (t) and on vectors (v).
-    pub const NAMES: [&str; 6] = ["s", "m", "l", "x", "t", "v"];
+    /// The reference shapes of Deep-BQRL: small, medium, large, and one with more inputs and actions. Target tracking on a
+    /// table (t) and on vectors (v). QR-DQN on a MinAtar game with few and many samples (g, h), and on Atari (a).
+    pub const NAMES: [&str; 9] = ["s", "m", "l", "x", "t", "v", "g", "h", "a"];
 
     /// Always the same critics and batch for a name. `None` for a name that is not among [`NAMES`](Self::NAMES).
     pub fn named(name: &str, kernels: Kernels) -> Option<Self> {
@@ -49,6 +51,20 @@ impl Workload {
             n_quantiles: 64,
             n_critics: 1,
         };
+        let seeing = |planes: [usize; 3], convolutions: &[[usize; 3]], width, n_actions, n_quantiles| {
+            let convolution =
+                |&[channels, kernel, stride]: &[usize; 3]| Convolution { channels, kernel, stride };
+            let convolutions = convolutions.iter().map(convolution).collect();
+            Shape {
+                // Beside the planes: the time to go.
+                n_inputs: planes.iter().product::<usize>() + 15,
+                sight: Some(Sight { planes, convolutions }),
+                n_actions,
+                n_quantiles,
+                ..tracking(0, &[width], 1, 1)
+            }
+        };
+        let game = seeing([4, 10, 10], &[[16, 3, 1]], 128, 6, 51);
         let (shape, batch) = match name {
             "s" => (paper(28, 64, 2, 51), 64),
             "m" => (paper(28, 128, 2, 51), 64),
@@ -56,6 +72,9 @@ impl Workload {
             "x" => (paper(128, 64, 4, 32), 64),
             "t" => (tracking(30, &[64], 4, 1), 32),
             "v" => (tracking(14, &[128, 128], 2, 2), 64),
+            "g" => (game, 32),
+            "h" => (game, 128),
+            "a" => (seeing([4, 84, 84], &[[32, 5, 5], [64, 5, 5]], 256, 4, 51), 32),
             _ => return None,
         };
         let Shape { n_inputs, n_actions, n_quantiles, n_heads, .. } = shape;
@@ -63,8 +82,11 @@ impl Workload {
             // The envelope, the mean, and ramps.
             let per_level = |ramp| Head { choice: Choice::PerLevel, ramp };
             let mean = Head { choice: Choice::One(vec![1.0 / n_quantiles as f32; n_quantiles]), ramp: 0.0 };
-            let heads = [per_level(0.0), mean, per_level(0.3), per_level(1.0)];
-            let rule = TargetRule::heads_of(heads[..n_heads].to_vec(), n_quantiles, 0.02);
+            let heads = match n_heads {
+                1 => vec![mean],
+                _ => [per_level(0.0), mean, per_level(0.3), per_level(1.0)][..n_heads].to_vec(),
+            };
+            let rule = TargetRule::heads_of(heads, n_quantiles, 0.02);
             let rule = rule.expect("a valid rule").smooth();
             if shape.n_twins > 1 { rule.double() } else { rule }
         } else {

@@ -42,6 +42,7 @@ pub fn train_lanes(
 /// Small critics for small problems.
 pub fn critics() -> CriticConfig {
     CriticConfig {
+        convolutions: Vec::new(),
         n_quantiles: 16,
         n_critics: 2,
         hidden: vec![32],

@@ -98,7 +98,7 @@ impl Algo {
         self.preset
     }
 
-    /// The text of the preset without its section for vectors, which is the last one: a whole configuration.
+    /// The text of the preset without its sections for other observations, which are the last ones: a whole configuration.
     pub fn preset_for_tables(&self) -> &'static str {
         self.preset.split_once("\n[vector]").map_or(self.preset, |(tables, _)| tables)
     }

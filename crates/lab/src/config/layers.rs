@@ -17,6 +17,15 @@ pub fn paper_episodes(problem: &str) -> usize {
     if problem == "frozen-lake" { 5000 } else { 2000 }
 }
 
+/// How games are trained on: as long as published scores at the smallest budget, in lanes, because acting is then nearly free.
+const GAME: &str = r#"
+[run]
+steps = 1000000
+lanes = 16
+evaluate_every = "100000 steps"
+checkpoint_every = "100000 steps"
+"#;
+
 /// The largest file of settings. A device has no end, and must not fill the memory.
 const LARGEST: u64 = 1 << 20;
 
@@ -34,8 +43,20 @@ pub fn read_settings(path: &Path) -> Result<String, ConfigError> {
     }
 }
 
-/// The section of a preset with the settings for vectors, images and planes.
-const VECTOR: &str = "vector";
+/// The sections of a preset that replace keys of `[agent]` where observations are not indices. A later one is on top of those before.
+const KINDS: [&str; 3] = ["vector", "planes", "frames"];
+/// Planes at least so high and wide are frames of a video.
+const FRAME: usize = 32;
+
+/// The sections that are for these observations.
+fn kinds(observations: &ObservationSpace) -> &'static [&'static str] {
+    match (observations, observations.planes()) {
+        (ObservationSpace::Discrete { .. }, _) => &[],
+        (_, None) => &KINDS[..1],
+        (_, Some([_, height, width])) if height < FRAME || width < FRAME => &KINDS[..2],
+        (_, Some(_)) => &KINDS,
+    }
+}
 
 /// Layers of a configuration, the later ones on top.
 #[derive(Clone, Debug)]
@@ -46,7 +67,9 @@ impl Layers {
     pub fn preset(algo: &str) -> Result<Self, ConfigError> {
         let algo = Algo::named(algo)?;
         let mut preset = parse(algo.preset(), algo.name)?;
-        preset.remove(VECTOR);
+        for kind in KINDS {
+            preset.remove(kind);
+        }
         Ok(Self(preset))
     }
 
@@ -54,20 +77,29 @@ impl Layers {
     pub fn preset_for(algo: &str, observations: &ObservationSpace) -> Result<Self, ConfigError> {
         let mut layers = Self::preset(algo)?;
         let algo = Algo::named(algo)?;
-        let vector = parse(algo.preset(), algo.name)?.remove(VECTOR);
-        if let (false, Some(keys)) = (matches!(observations, ObservationSpace::Discrete { .. }), vector) {
-            layers.add(Table::from_iter([("agent".to_owned(), keys)]));
+        let mut preset = parse(algo.preset(), algo.name)?;
+        for &kind in kinds(observations) {
+            if let Some(keys) = preset.remove(kind) {
+                layers.add(Table::from_iter([("agent".to_owned(), keys)]));
+            }
         }
         Ok(layers)
     }
 
     /// The preset of an algorithm, for a problem and as long as the paper trains on it (§4.1, §4.2).
     pub fn of(algo: &str, problem: &str) -> Result<Self, ConfigError> {
-        let is_game = games::names().any(|name| name == problem);
-        let planes = ObservationSpace::Bits(Vec::new());
-        let mut layers = if is_game { Self::preset_for(algo, &planes)? } else { Self::preset(algo)? };
+        let game = games::build(problem, &[]).ok();
+        let is_game = game.is_some();
+        let mut layers = match game {
+            Some(game) => Self::preset_for(algo, &game.spec().observations)?,
+            None => Self::preset(algo)?,
+        };
         layers.set("problem", "name", problem);
-        layers.set("run", "episodes", paper_episodes(problem) as i64);
+        if is_game {
+            layers.add(parse(GAME, "a game")?);
+        } else {
+            layers.set("run", "episodes", paper_episodes(problem) as i64);
+        }
         Ok(layers)
     }
 

@@ -35,13 +35,16 @@ impl WithSimd for Convolve<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         for (p, &position) in self.window.positions.iter().enumerate() {
             let mut row = 0;
-            while row + 4 <= self.bias.len() {
-                self.tiles::<S, 4>(simd, row, p, position);
-                row += 4;
+            while row + 6 <= self.bias.len() {
+                self.tiles::<S, 6>(simd, row, p, position);
+                row += 6;
             }
-            while row < self.bias.len() {
+            while row + 2 <= self.bias.len() {
+                self.tiles::<S, 2>(simd, row, p, position);
+                row += 2;
+            }
+            if row < self.bias.len() {
                 self.tiles::<S, 1>(simd, row, p, position);
-                row += 1;
             }
         }
     }
@@ -60,7 +63,7 @@ impl Convolve<'_> {
         }
     }
 
-    /// R channels and V vectors at one position.
+    /// R channels and V vectors at one position. As many as in a dense product, for the same reason.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const V: usize>(
         &mut self,
@@ -71,15 +74,18 @@ impl Convolve<'_> {
         column: usize,
     ) {
         let columns = self.width / S::F32_LANES;
-        let inputs = vectors::<S>(self.inputs);
+        let cells = &self.window.columns;
+        let inputs = &vectors::<S>(self.inputs)[position * columns + column..];
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
+        let mut weights = [&self.weights[..0]; R];
         for r in 0..R {
             sums[r] = [simd.splat_f32s(self.bias[row + r]); V];
+            weights[r] = &self.weights[(row + r) * self.stride..][..cells.len()];
         }
-        for (i, &feature) in self.window.columns.iter().enumerate() {
-            let h = &inputs[(feature + position) * columns + column..][..V];
+        for (i, &cell) in cells.iter().enumerate() {
+            let h = &inputs[cell * columns..][..V];
             for r in 0..R {
-                let w = simd.splat_f32s(self.weights[(row + r) * self.stride + i]);
+                let w = simd.splat_f32s(weights[r][i]);
                 for v in 0..V {
                     sums[r][v] = simd.mul_add_e_f32s(w, h[v], sums[r][v]);
                 }
@@ -89,9 +95,10 @@ impl Convolve<'_> {
         let out = vectors_mut::<S>(self.out);
         for r in 0..R {
             let place = ((row + r) * self.window.positions.len() + p) * columns + column;
+            let out = &mut out[place..][..V];
             for v in 0..V {
                 let z = sums[r][v];
-                out[place + v] = if self.relu { simd.max_f32s(z, zero) } else { z };
+                out[v] = if self.relu { simd.max_f32s(z, zero) } else { z };
             }
         }
     }
@@ -118,55 +125,75 @@ impl WithSimd for WindowGradient<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let n = self.window.columns.len();
         let mut row = 0;
+        while row + 4 <= self.rows {
+            self.tiles::<S, 4>(simd, row);
+            row += 4;
+        }
         while row < self.rows {
-            let tall = row + 4 <= self.rows;
-            let mut column = 0;
-            while column < n {
-                match (tall, column + 2 <= n) {
-                    (true, true) => self.tile::<S, 4, 2>(simd, row, column),
-                    (true, false) => self.tile::<S, 4, 1>(simd, row, column),
-                    (false, true) => self.tile::<S, 1, 2>(simd, row, column),
-                    (false, false) => self.tile::<S, 1, 1>(simd, row, column),
-                }
-                column += 2;
-            }
-            row += if tall { 4 } else { 1 };
+            self.tiles::<S, 1>(simd, row);
+            row += 1;
         }
     }
 }
 
 impl WindowGradient<'_> {
+    #[inline(always)]
+    fn tiles<S: Simd, const R: usize>(&mut self, simd: S, row: usize) {
+        let (mut column, n) = (0, self.window.columns.len());
+        while column + 3 <= n {
+            self.tile::<S, R, 3>(simd, row, column);
+            column += 3;
+        }
+        while column < n {
+            self.tile::<S, R, 1>(simd, row, column);
+            column += 1;
+        }
+    }
+
     /// R channels and C cells of the window. The sums stay in registers over all positions.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const C: usize>(&mut self, simd: S, row: usize, column: usize) {
-        let n_positions = self.window.positions.len();
+        let Self { window, width, count, .. } = *self;
+        let positions = &window.positions;
+        // Whole vectors of samples, and samples beside them.
+        let whole = count - count % S::F32_LANES;
+        let mut d_z = [&self.d_z[..0]; R];
+        for r in 0..R {
+            d_z[r] = &self.d_z[(row + r) * positions.len() * width..][..positions.len() * width];
+        }
+        let mut cells = [&self.inputs[..0]; C];
+        for c in 0..C {
+            cells[c] = &self.inputs[window.columns[column + c] * width..];
+        }
         let mut sums = [[simd.splat_f32s(0.0); C]; R];
-        let mut rest = [[0.0f32; C]; R];
-        for (p, &position) in self.window.positions.iter().enumerate() {
-            let d_z = |r: usize| &self.d_z[((row + r) * n_positions + p) * self.width..][..self.count];
-            let h = |c: usize| {
-                &self.inputs[(self.window.columns[column + c] + position) * self.width..][..self.count]
-            };
-            let d_z: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(d_z(r)));
-            let h: [_; C] = std::array::from_fn(|c| S::as_simd_f32s(h(c)));
-            for v in 0..self.count / S::F32_LANES {
-                for c in 0..C {
-                    let h = h[c].0[v];
-                    for r in 0..R {
-                        sums[r][c] = simd.mul_add_e_f32s(d_z[r].0[v], h, sums[r][c]);
-                    }
-                }
+        for (p, &position) in positions.iter().enumerate() {
+            let mut d = [vectors::<S>(&[]); R];
+            for r in 0..R {
+                d[r] = vectors::<S>(&d_z[r][p * width..][..whole]);
             }
-            for (r, c) in (0..R).flat_map(|r| (0..C).map(move |c| (r, c))) {
-                for (d, h) in d_z[r].1.iter().zip(h[c].1) {
-                    rest[r][c] += d * h;
+            let mut h = [vectors::<S>(&[]); C];
+            for c in 0..C {
+                h[c] = vectors::<S>(&cells[c][position * width..][..whole]);
+            }
+            for v in 0..whole / S::F32_LANES {
+                for r in 0..R {
+                    let d = d[r][v];
+                    for c in 0..C {
+                        sums[r][c] = simd.mul_add_e_f32s(d, h[c][v], sums[r][c]);
+                    }
                 }
             }
         }
         for (r, c) in (0..R).flat_map(|r| (0..C).map(move |c| (r, c))) {
-            let sum = simd.reduce_sum_f32s(sums[r][c]) + rest[r][c];
+            let mut sum = simd.reduce_sum_f32s(sums[r][c]);
+            if whole < count {
+                for (p, &position) in positions.iter().enumerate() {
+                    let (d, h) =
+                        (&d_z[r][p * width..][whole..count], &cells[c][position * width..][whole..count]);
+                    sum += d.iter().zip(h).map(|(d, h)| d * h).sum::<f32>();
+                }
+            }
             self.out[(row + r) * self.stride + column + c] += sum;
         }
     }
@@ -190,20 +217,61 @@ impl WithSimd for ConvolveBack<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let columns = self.width / S::F32_LANES;
-        let n_positions = self.window.positions.len();
-        let (d_z, out) = (vectors::<S>(self.d_z), vectors_mut::<S>(self.out));
+    fn with_simd<S: Simd>(mut self, simd: S) {
         for (p, &position) in self.window.positions.iter().enumerate() {
-            for (i, &feature) in self.window.columns.iter().enumerate() {
-                let out = &mut out[(feature + position) * columns..][..columns];
-                for row in 0..self.rows {
-                    let w = simd.splat_f32s(self.weights[row * self.stride + i]);
-                    let d_z = &d_z[(row * n_positions + p) * columns..][..columns];
-                    for (out, &d) in out.iter_mut().zip(d_z) {
-                        *out = simd.mul_add_e_f32s(w, d, *out);
-                    }
+            let mut cell = 0;
+            while cell + 6 <= self.window.columns.len() {
+                self.tiles::<S, 6>(simd, cell, p, position);
+                cell += 6;
+            }
+            while cell < self.window.columns.len() {
+                self.tiles::<S, 1>(simd, cell, p, position);
+                cell += 1;
+            }
+        }
+    }
+}
+
+impl ConvolveBack<'_> {
+    #[inline(always)]
+    fn tiles<S: Simd, const C: usize>(&mut self, simd: S, cell: usize, p: usize, position: usize) {
+        let (mut column, columns) = (0, self.width / S::F32_LANES);
+        while column + 2 <= columns {
+            self.tile::<S, C, 2>(simd, cell, p, position, column);
+            column += 2;
+        }
+        if column < columns {
+            self.tile::<S, C, 1>(simd, cell, p, position, column);
+        }
+    }
+
+    /// C cells of the window at one position, and V vectors.
+    #[inline(always)]
+    fn tile<S: Simd, const C: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        cell: usize,
+        p: usize,
+        position: usize,
+        column: usize,
+    ) {
+        let columns = self.width / S::F32_LANES;
+        let d_z = vectors::<S>(self.d_z).chunks_exact(columns).skip(p).step_by(self.window.positions.len());
+        let mut sums = [[simd.splat_f32s(0.0); V]; C];
+        for (weights, d_z) in self.weights[cell..].chunks(self.stride).zip(d_z).take(self.rows) {
+            let (weights, d_z) = (&weights[..C], &d_z[column..column + V]);
+            for c in 0..C {
+                let w = simd.splat_f32s(weights[c]);
+                for v in 0..V {
+                    sums[c][v] = simd.mul_add_e_f32s(w, d_z[v], sums[c][v]);
                 }
+            }
+        }
+        let out = vectors_mut::<S>(self.out);
+        for c in 0..C {
+            let out = &mut out[(self.window.columns[cell + c] + position) * columns + column..][..V];
+            for v in 0..V {
+                out[v] = simd.add_f32s(out[v], sums[c][v]);
             }
         }
     }
