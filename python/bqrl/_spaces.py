@@ -24,16 +24,26 @@ def n_actions(space: Space) -> int:
 
 def observations(space: Space, ordered: bool, stack: int) -> dict[str, Any]:
     """The description that `Learner` takes. `stack` frames lie behind one another in an image, oldest first."""
-    dense: dict[str, Any] = {"n": None, "start": 0, "ordered": False, "stack": None}
+    dense: dict[str, Any] = {"n": None, "start": 0, "ordered": False, "stack": None, "bits": False, "channels_last": False}
     if isinstance(space, spaces.Discrete):
         return dense | {"n": int(space.n), "start": int(space.start), "ordered": ordered, "shape": []}
     if isinstance(space, spaces.Box):
         # Bytes of an image are remembered as bytes; the networks see them between 0 and 1, as in Stable-Baselines3.
         is_image = space.dtype == np.uint8 and bool(np.all(space.low == 0) and np.all(space.high == 255))
         even = len(space.shape) > 0 and space.shape[0] % stack == 0
-        return dense | {"shape": list(space.shape), "stack": (stack if even else 1) if is_image and space.shape else None}
+        frames = (stack if even else 1) if is_image and space.shape else None
+        bits = space.dtype == np.bool_
+        channels_last = (is_image or bits) and _channels_last(space.shape, frames)
+        return dense | {"shape": list(space.shape), "stack": frames, "bits": bits, "channels_last": channels_last}
     _check_flat(space, space)
     return dense | {"shape": [int(spaces.flatdim(space))]}
+
+
+def _channels_last(shape: tuple[int, ...], stack: int | None) -> bool:
+    """Whether the last axis of an image holds its channels. They are fewer than the cells of a side, or as many where sizes do not tell."""
+    if len(shape) == 3:
+        return stack in (1, None) and shape[2] <= shape[0]
+    return len(shape) == 4 and shape[3] <= shape[1]
 
 
 def _check_flat(space: Space, whole: Space) -> None:

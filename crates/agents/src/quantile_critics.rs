@@ -15,8 +15,9 @@
 //! during the first updates, and weight decay and learning rate fall later on.
 //!
 //! Optimism: every action has the value `optimism` σ at first. A network forgets this for actions that were never tried. So, where states
-//! are indices, an action that was tried fewer than `optimistic_tries` times in a state also learns from imagined transitions, which end
-//! at once with more than the largest return seen, the more the earlier. Where states are ordered, a try counts for neighbours, too.
+//! are indices, an action that was tried fewer than `optimistic_tries` times in a state, and later a few times more, also learns from
+//! imagined transitions, which end at once with more than the largest return seen, the more the earlier. Where states are ordered, a
+//! try counts for neighbours, too.
 
 use std::ops::RangeInclusive;
 
@@ -168,7 +169,7 @@ pub struct QuantileCritics {
     unit: ReturnUnit,
     critics: Ensemble,
     replay: Replay,
-    /// Tries of every action in every state, s · A + a, up to `optimistic_tries`; empty where states are not indices.
+    /// Tries of every action in every state, s · A + a; empty where states are not indices.
     tries: Vec<u32>,
     /// Draws minibatches.
     rng: Rng,
@@ -201,9 +202,6 @@ const MOST_EARLY: f64 = 16.0;
 const EARLY_ZETA: f64 = 0.05;
 /// Weight decay of Adam. Without it, a network learns the few returns seen from a rare state by heart, and misses its upper levels.
 const WEIGHT_DECAY: f64 = 0.1;
-/// From this many transitions on, the decay falls as 1/n, as a prior does, because it makes a network forget states that are rarely
-/// visited; and the learning rate falls as 1/√n, because a policy that changes with every minibatch is not worth serving.
-const ENOUGH: f64 = 5000.0;
 /// Factor on the initial output weights: all actions look alike at first.
 const OUTPUT_SCALE: f32 = 0.01;
 /// The most rewards in one target, and the steps of a horizon that call for one more.
@@ -334,7 +332,7 @@ impl QuantileCritics {
         if let (false, &Observation::Index(s)) = (self.tries.is_empty(), transition.x.observation) {
             for s in self.alike(s) {
                 let tries = &mut self.tries[s * self.n_actions + transition.action];
-                *tries = (*tries + 1).min(self.config.optimistic_tries);
+                *tries = tries.saturating_add(1);
             }
         }
         self.stored += 1;
@@ -348,14 +346,10 @@ impl QuantileCritics {
         Ok(())
     }
 
-    /// The states that an action tried in s also counts for: where states are ordered, those within a tenth of them.
+    /// The states that an action tried in s also counts for.
     fn alike(&self, s: usize) -> RangeInclusive<usize> {
-        match self.observations {
-            ObservationSpace::Discrete { n, ordered: true } => {
-                s.saturating_sub(n / 10)..=(s + n / 10).min(n - 1)
-            }
-            _ => s..=s,
-        }
+        let reach = reach(&self.observations);
+        s.saturating_sub(reach)..=(s + reach).min(self.observations.size() - 1)
     }
 
     /// Lines 13–23 of Algorithm 1, for every transition since the last call.
@@ -371,11 +365,12 @@ impl QuantileCritics {
             tries: &self.tries,
             n_actions: self.n_actions,
             known: config.optimistic_tries,
+            alike: 1 + 2 * reach(&self.observations),
             best,
             more: config.optimism * sigma,
             horizon: self.horizon,
         };
-        let few = (ENOUGH / self.stored as f64).min(1.0);
+        let few = (enough(&self.observations) / self.stored as f64).min(1.0);
         let adam = Adam { weight_decay: WEIGHT_DECAY * few, ..Adam::new(config.learning_rate * few.sqrt()) };
         while self.due >= 1.0 {
             let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
@@ -440,8 +435,8 @@ impl QuantileCritics {
         let mut tries = vec![0; self.tries.len()];
         for &(place, n) in &state.tries {
             match tries.get_mut(usize::try_from(place).unwrap_or(usize::MAX)) {
-                Some(tries) if n <= self.config.optimistic_tries => *tries = n,
-                _ => {
+                Some(tries) => *tries = n,
+                None => {
                     return Err(RestoreError(format!(
                         "agent.json: tries holds {n} at {place}, which cannot be"
                     )));
@@ -493,6 +488,21 @@ const FIRST_STEPS: f64 = 5000.0;
 /// network would then fit the first episodes too closely.
 pub(crate) fn early_updates(spec: &EnvSpec) -> f64 {
     if matches!(spec.observations, ObservationSpace::Discrete { .. }) { 100.0 } else { 0.0 }
+}
+
+/// How far from a state others are like it: where states are ordered, a tenth of them.
+fn reach(observations: &ObservationSpace) -> usize {
+    match observations {
+        ObservationSpace::Discrete { n, ordered: true } => n / 10,
+        _ => 0,
+    }
+}
+
+/// From this many transitions on, the weight decay falls as 1/n, as a prior does, because it makes a network forget states that are
+/// rarely visited; and the learning rate falls as 1/√n, because a policy that changes with every minibatch is not worth serving.
+/// There is more to learn where observations are planes. Measured on Breakout: 13 points against 8 after 200,000 steps.
+fn enough(observations: &ObservationSpace) -> f64 {
+    if observations.planes().is_some() { 100_000.0 } else { 5000.0 }
 }
 
 /// The inputs of waiting lanes.

@@ -86,6 +86,11 @@ impl Described {
                 "observations must be 1 to {MOST_NUMBERS} whole numbers, got {n} from {start}"
             ));
         }
+        if observations.channels_last && !(3..=4).contains(&shape.len()) {
+            return Err(format!(
+                "an image with its channels last has three or four axes, got shape {shape:?}"
+            ));
+        }
         let stacks = |stack: usize| stack > 0 && shape.first().is_some_and(|first| first % stack == 0);
         if let Some(stack) = stack.filter(|&stack| !stacks(stack)) {
             return Err(format!("{stack} frames cannot be stacked in shape {shape:?}"));
@@ -130,7 +135,15 @@ impl Described {
         };
         Self {
             name: name.to_owned(),
-            observations: Format { n: Some(n), start: 0, ordered, shape: Vec::new(), stack: None },
+            observations: Format {
+                n: Some(n),
+                start: 0,
+                ordered,
+                shape: Vec::new(),
+                stack: None,
+                bits: false,
+                channels_last: false,
+            },
             n_actions: spec.n_actions,
             horizon: spec.horizon,
             horizon_is_task: spec.horizon_is_task,

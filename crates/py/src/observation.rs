@@ -1,4 +1,4 @@
-//! Observations of an environment as the agent wants them: an index, bytes of an image, or numbers in single precision.
+//! Observations of an environment as the agent wants them: an index, bits or bytes of an image, or numbers in single precision.
 
 use bqrl_mdp::env::ObservationSpace;
 use bqrl_mdp::trajectory::Observation;
@@ -25,6 +25,12 @@ pub struct Format {
     pub shape: Vec<usize>,
     /// Bytes of an image: how many equal groups its first axis stacks, oldest first, shifting by one a step; 1 for none.
     pub stack: Option<usize>,
+    /// Zeros and ones.
+    #[serde(default)]
+    pub bits: bool,
+    /// An image whose last axis holds its channels. Networks want them first.
+    #[serde(default)]
+    pub channels_last: bool,
 }
 
 impl Format {
@@ -32,16 +38,41 @@ impl Format {
     pub fn space(&self) -> ObservationSpace {
         match (self.n, self.stack) {
             (Some(n), _) => ObservationSpace::Discrete { n, ordered: self.ordered },
-            (None, Some(stack)) => ObservationSpace::Bytes { shape: self.shape.clone(), stack },
+            (None, Some(stack)) => ObservationSpace::Bytes { shape: self.planes(), stack },
+            (None, None) if self.bits => ObservationSpace::Bits(self.planes()),
             (None, None) => ObservationSpace::Dense(self.shape.clone()),
         }
+    }
+
+    /// The shape with the channels first. Images in a stack are channels, too.
+    fn planes(&self) -> Vec<usize> {
+        match (self.channels_last, self.shape.as_slice()) {
+            (true, &[height, width, channels]) => vec![channels, height, width],
+            (true, &[stack, height, width, channels]) => vec![stack * channels, height, width],
+            (false, &[stack, channels, height, width]) => vec![stack * channels, height, width],
+            _ => self.shape.clone(),
+        }
+    }
+
+    /// The numbers of an image in the order of [`planes`](Self::planes).
+    fn channels_first<T: Copy>(&self, numbers: Vec<T>) -> Vec<T> {
+        let (true, &[.., height, width, channels]) = (self.channels_last, self.shape.as_slice()) else {
+            return numbers;
+        };
+        let cells = height * width;
+        let mut planes = Vec::with_capacity(numbers.len());
+        for image in numbers.chunks_exact((cells * channels).max(1)) {
+            planes.extend((0..channels).flat_map(|c| (0..cells).map(move |cell| image[cell * channels + c])));
+        }
+        planes
     }
 
     /// Reads one observation; a wrong one is a `ValueError` or a `TypeError` that says what is wrong.
     pub fn read(&self, seen: &Bound<'_, PyAny>) -> PyResult<Observation> {
         let Some(n) = self.n else {
             return match self.stack {
-                Some(_) => self.read_bytes(seen).map(Observation::Bytes),
+                Some(_) => Ok(Observation::Bytes(self.channels_first(self.read_bytes(seen)?))),
+                None if self.bits => self.read_bits(seen).map(Observation::Bits),
                 None => self.read_dense(seen).map(Observation::Dense),
             };
         };
@@ -80,6 +111,23 @@ impl Format {
                 )))
             }
         }
+    }
+
+    fn read_bits(&self, seen: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let values = match numbers::<bool, f32>(&self.array(seen)?, |x| f32::from(u8::from(x))) {
+            Some(values) => values,
+            None => self.read_dense(seen)?,
+        };
+        if let Some(at) = values.iter().position(|&x| x != 0.0 && x != 1.0) {
+            let got = values[at];
+            return Err(value_error(format!(
+                "want zeros and ones, got {got} at position {at} of the observation"
+            )));
+        }
+        let word = |values: &[f32]| {
+            values.iter().enumerate().fold(0, |word, (i, &x)| word | u64::from(x == 1.0) << i)
+        };
+        Ok(self.channels_first(values).chunks(64).map(word).collect())
     }
 
     /// The observation as an array of the right shape.

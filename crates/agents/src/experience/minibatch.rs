@@ -37,8 +37,10 @@ pub struct Imagined<'a> {
     pub tries: &'a [u32],
     /// A.
     pub n_actions: usize,
-    /// Tries after which an action is known.
+    /// Tries after which an action is known, in a state that is new.
     pub known: u32,
+    /// States that a try counts for.
+    pub alike: usize,
     /// The best return.
     pub best: f64,
     /// What is added to it at the start; it falls to nothing over H stages.
@@ -46,6 +48,9 @@ pub struct Imagined<'a> {
     /// H.
     pub horizon: usize,
 }
+
+/// Visits until which a state is new.
+const NEW: f64 = 100.0;
 
 impl Imagined<'_> {
     /// The imagined return.
@@ -61,7 +66,18 @@ impl Imagined<'_> {
             }
             _ => &[],
         };
-        tries.iter().enumerate().filter(|&(_, &tries)| tries < self.known).map(|(action, _)| action)
+        let known = self.known_after(tries.iter().map(|&tries| f64::from(tries)).sum());
+        tries
+            .iter()
+            .enumerate()
+            .filter(move |&(_, &tries)| f64::from(tries) < known)
+            .map(|(action, _)| action)
+    }
+
+    /// The tries that make an action known in a state with so many visits. The more often one comes there, the more it costs to have
+    /// given up an action after a few unlucky tries.
+    fn known_after(&self, visits: f64) -> f64 {
+        f64::from(self.known) * (1.0 + (visits / (NEW * self.alike as f64)).log10().max(0.0))
     }
 }
 
@@ -112,10 +128,19 @@ mod tests {
 
     #[test]
     fn a_try_is_worth_more_the_earlier_it_is_made_and_known_actions_are_not_imagined() {
-        let imagined =
-            Imagined { tries: &[3, 0, 2, 3], n_actions: 2, known: 3, best: 1.0, more: 2.0, horizon: 4 };
+        let imagined = Imagined {
+            tries: &[3, 0, 2, 3],
+            n_actions: 2,
+            known: 3,
+            alike: 1,
+            best: 1.0,
+            more: 2.0,
+            horizon: 4,
+        };
         assert_eq!([0, 1, 2, 4].map(|stage| imagined.worth(stage)), [3.0, 2.5, 2.0, 1.0]);
         let unknown = |s| imagined.at(&Observation::Index(s)).collect::<Vec<_>>();
         assert_eq!([unknown(0), unknown(1)], [vec![1], vec![0]]);
+        // Ten times as many visits call for as many tries again.
+        assert_eq!([4.0, 1e2, 1e3, 1e4].map(|visits| imagined.known_after(visits)), [3.0, 3.0, 6.0, 9.0]);
     }
 }
