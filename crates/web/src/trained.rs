@@ -147,12 +147,11 @@ fn restore(path: &Path, key: &Key) -> Result<Training, String> {
         ));
     }
     let game = config.problem.game().map_err(|error| error.to_string())?;
-    let task: Arc<dyn Task> = match game {
-        Some(game) => Arc::new(Simulator::new(game.actions(), move || game.env())),
-        None => {
-            let problem = problem(path, id, &config.problem)?;
-            Arc::new(Table::new(problem).map_err(|error| error.to_string())?)
-        }
+    let task: Arc<dyn Task> = if let Some(game) = game {
+        Arc::new(Simulator::new(game.actions(), move || game.env()))
+    } else {
+        let problem = problem(path, id, &config.problem)?;
+        Arc::new(Table::new(problem).map_err(|error| error.to_string())?)
     };
     let levels = config.levels().map_err(|error| shown(&error, path, id))?;
     let hooks = Hooks { stop: &AtomicBool::new(false), watch: &|_| {}, warn: &|_| {}, clock: &|| 0.0 };

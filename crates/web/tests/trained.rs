@@ -60,12 +60,13 @@ fn a_run_without_a_checkpoint_says_so_and_nothing_else_is_restored() {
     fs::remove_dir_all(directory.path().join("a/seed-1/checkpoints")).unwrap();
     trained(&directory.path().join("b"), "gamble-chain", "target-tracking", 20);
     let server = Running::over(directory.path());
-    let refused = |target: &str, words: &str| {
+    let refused_by = |server: &Running, target: &str, words: &str| {
         let answer = server.get(target);
         assert_eq!(answer.status, 400, "{target}: {}", answer.body);
         assert!(answer.body.contains(words), "{target}: {}", answer.body);
         assert!(!answer.body.contains(directory.path().to_str().unwrap()), "paths of the machine stay here");
     };
+    let refused = |target: &str, words: &str| refused_by(&server, target, words);
     refused("/api/served?run=a&who=1", "no checkpoint yet");
     refused("/api/served?run=b&who=9", "no checkpoint yet");
     refused("/api/served?run=b", "who is missing");
@@ -78,8 +79,8 @@ fn a_run_without_a_checkpoint_says_so_and_nothing_else_is_restored() {
     let wide =
         text.lines().map(|line| if line.starts_with("hidden") { "hidden = [65536, 65536]" } else { line });
     fs::write(&config, wide.collect::<Vec<_>>().join("\n")).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1100));
-    refused("/api/served?run=b&who=1", "weights");
+    // Another server: this one has the agent in memory.
+    refused_by(&Running::over(directory.path()), "/api/served?run=b&who=1", "weights");
     // Nor is a damaged checkpoint used.
     fs::write(&config, text).unwrap();
     for entry in fs::read_dir(directory.path().join("b/seed-1/checkpoints")).unwrap() {
@@ -88,7 +89,5 @@ fn a_run_without_a_checkpoint_says_so_and_nothing_else_is_restored() {
             fs::write(manifest, "{}").unwrap();
         }
     }
-    let server = Running::over(directory.path());
-    let answer = server.get("/api/served?run=b&who=1");
-    assert!(answer.status == 400 && answer.body.contains("checkpoint"), "{}", answer.body);
+    refused_by(&Running::over(directory.path()), "/api/served?run=b&who=1", "checkpoint");
 }

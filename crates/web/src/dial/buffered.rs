@@ -14,7 +14,7 @@ use super::{Planned, kept_cells};
 
 /// β as shares of τ, in per cent.
 pub const SHARES: [usize; 4] = [25, 50, 75, 100];
-/// Updates of the backward pass that the whole grid may cost: several seconds.
+/// Updates of the backward pass that the whole grid may cost: half a minute on a busy core. Nobody waits for it.
 const MOST_UPDATES: u64 = 5_000_000_000;
 /// Passes of one search beyond those that it begins with.
 const PASSES: usize = 16;
@@ -58,7 +58,7 @@ struct BufferedLevel {
 pub fn grid(problem: &Problem, axes: Axes<'_>) -> Result<Grid, String> {
     // A planner of its own: cells and episodes ask that of the dial meanwhile.
     let planner = &planner(&problem.model)?;
-    let mut planned = Plans { problem, planner, axes, answers: Vec::new(), plans: Vec::new() };
+    let mut planned = Search { problem, planner, axes, answers: Vec::new(), plans: Vec::new() };
     let before = planner.cost().1;
     let first = planned.at(FIRST);
     let cost = (planner.cost().1 - before).max(1);
@@ -77,7 +77,7 @@ pub fn grid(problem: &Problem, axes: Axes<'_>) -> Result<Grid, String> {
     Ok(Grid { json, plans: planned.plans })
 }
 
-struct Plans<'a> {
+struct Search<'a> {
     problem: &'a Problem,
     planner: &'a Planner<'a>,
     axes: Axes<'a>,
@@ -85,7 +85,7 @@ struct Plans<'a> {
     plans: Vec<Planned>,
 }
 
-impl Plans<'_> {
+impl Search<'_> {
     /// One level for every share.
     fn at(&mut self, percent: usize) -> Vec<BufferedLevel> {
         let tau = percent as f64 / 100.0;
