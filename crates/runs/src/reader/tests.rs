@@ -1,5 +1,6 @@
 //! Runs written by hand, whole, damaged and cut at every byte.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use super::*;
@@ -463,10 +464,10 @@ fn grown(files: &Written, episodes: usize) {
     let mut evaluations = format!("{EVALUATIONS_HEADER}\n");
     for episode in 0..=episodes {
         if episode > 0 {
-            rows += &format!("{episode},0.{},2\n", episode % 10);
+            let _ = writeln!(rows, "{episode},0.{},2", episode % 10);
         }
         for tau in [0.1, 0.5] {
-            evaluations += &format!("{episode},{tau},0.25,0.2,0.5,0,0\n");
+            let _ = writeln!(evaluations, "{episode},{tau},0.25,0.2,0.5,0,0");
         }
     }
     files.put("seed-7/episodes.csv", &rows);
