@@ -109,12 +109,12 @@ export function remember(changes) {
 export async function get(address) {
   for (let tries = 0; ; tries += 1) {
     const response = await fetch(address);
-    if (response.status === 503 && tries < 400) {
+    if (response.status === 202 && tries < 400) {
       await new Promise((resolve) => setTimeout(resolve, 300));
       continue;
     }
     const data = await response.json();
-    if (!response.ok) throw new Error(data.error);
+    if (!response.ok || response.status === 202) throw new Error(data.error);
     return data;
   }
 }

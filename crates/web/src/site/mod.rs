@@ -281,7 +281,8 @@ fn json_bytes(body: Bytes) -> Reply {
 
 fn not_dialled(error: DialError) -> Reply {
     match error {
-        DialError::Busy => failed(StatusCode::SERVICE_UNAVAILABLE, "another problem is being planned"),
+        // Not an error: the browser would write one to its console. The page asks again.
+        DialError::Busy => failed(StatusCode::ACCEPTED, "another problem is being planned"),
         DialError::Wrong(message) => failed(StatusCode::BAD_REQUEST, &message),
     }
 }
