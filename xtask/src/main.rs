@@ -49,7 +49,10 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("bqrl-runs", &[]),
     ("bqrl-lab", &["bqrl-math", "bqrl-mdp", "bqrl-games", "bqrl-nn", "bqrl-agents", "bqrl-runs"]),
     ("bqrl-report", &["bqrl-math", "bqrl-runs"]),
-    ("bqrl-web", &["bqrl-math", "bqrl-mdp", "bqrl-lab", "bqrl-report", "bqrl-runs"]),
+    (
+        "bqrl-web",
+        &["bqrl-math", "bqrl-mdp", "bqrl-games", "bqrl-agents", "bqrl-lab", "bqrl-report", "bqrl-runs"],
+    ),
     (
         "bqrl-cli",
         &[

@@ -10,7 +10,7 @@ use crate::{cargo, root, run, target};
 
 /// Names under which a Chromium may be installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-/// Seconds that the installation may take.
+/// Seconds that each step of the installation may take.
 const PATIENCE: &str = "300";
 const FILES: [&str; 3] = ["package.json", "package-lock.json", "test.mjs"];
 
@@ -47,11 +47,16 @@ fn browser() -> Result<PathBuf, String> {
     if !is_root() {
         return Err(missing.to_owned());
     }
-    println!("\n$ apt-get install chromium");
-    let install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"];
-    let mut apt = Command::new("timeout");
-    apt.arg(PATIENCE).args(install).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-    run(&mut apt).map_err(|error| format!("{missing}: {error}"))?;
+    // A fresh machine or container has no list of packages, and an old list names versions that are gone.
+    let update = ["update", "--quiet"].as_slice();
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", "chromium"].as_slice();
+    for parameters in [update, install] {
+        println!("\n$ apt-get {}", parameters.join(" "));
+        let mut apt = Command::new("timeout");
+        apt.args([PATIENCE, "apt-get"]).args(parameters);
+        apt.env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        run(&mut apt).map_err(|error| format!("{missing}: {error}"))?;
+    }
     find().ok_or_else(|| missing.to_owned())
 }
 

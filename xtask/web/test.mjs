@@ -70,6 +70,9 @@ async function main(browser) {
   // The icon is fetched whenever the browser likes.
   page.on("request", (request) => request.url().endsWith("icon.svg") || requests.push(request.url()));
 
+  // The plans for β > 0, and the policies of a run, arrive after the dial can be turned.
+  const complete = () => page.locator("#dial[data-complete]").waitFor({ timeout: 120000 });
+
   await step("an overview lists the runs", async () => {
     await page.goto(address);
     assert.equal(await page.locator("tr[data-run]").count(), 2);
@@ -78,7 +81,7 @@ async function main(browser) {
 
   await step("a run that is started appears and moves", async () => {
     await page.locator("input[value='runs/first']").check();
-    const training = start("train", "asset-selling", "--algo", "target-tracking", "--episodes", "100000", "--out", "runs/live", "--quiet");
+    const training = start("train", "asset-selling", "--algo", "target-tracking", "--episodes", "100000", "--seeds", "1", "--out", "runs/live", "--quiet");
     const row = page.locator("tr[data-run='runs/live']");
     await row.locator(".running").waitFor({ timeout: 30000 });
     assert.ok(await page.locator("input[value='runs/first']").isChecked(), "the selection survives an update");
@@ -131,9 +134,9 @@ async function main(browser) {
     await page.goto(`${address}/dial?problem=inventory&tau=0.1`);
     await page.locator("#dial[data-ready]").waitFor();
     assert.match(await page.locator("#sentence").textContent(), /^9 times in 10 you get at least 128\./);
-    await page.waitForLoadState("networkidle");
+    await complete();
     const before = requests.length;
-    const costs = await page.evaluate(async () => {
+    const turns = () => page.evaluate(async () => {
       const dial = document.getElementById("tau");
       const [paint, frames] = [[], []];
       for (let turn = 1; turn <= 99; turn += 1) {
@@ -147,6 +150,10 @@ async function main(browser) {
       }
       return { paint, frames };
     });
+    const costs = await turns();
+    await page.locator("#beta").fill("50");
+    const buffered = await turns();
+    await page.locator("#beta").fill("0");
     assert.equal(requests.length, before, "a turn fetches nothing");
     const words = (values) => {
       const sorted = values.toSorted((a, b) => a - b);
@@ -154,6 +161,7 @@ async function main(browser) {
     };
     console.log(`    99 turns: script, style and layout ${words(costs.paint)}`);
     console.log(`    99 turns: until the next frame ${words(costs.frames)}`);
+    console.log(`    99 turns with β = τ/2: script, style and layout ${words(buffered.paint)}`);
     await page.locator("#tau").focus();
     await page.keyboard.press("ArrowLeft");
     assert.equal(await page.locator("#tau-value").textContent(), "0.98");
@@ -189,10 +197,81 @@ async function main(browser) {
     await shot(page, "dial");
   });
 
-  await step("the dial of a run marks what the run attained", async () => {
-    await page.goto(`${address}/dial?run=runs/first`);
+  await step("β has its own best policy", async () => {
+    await page.goto(`${address}/dial?problem=asset-selling&tau=0.1`);
+    await complete();
+    const numbers = () => page.locator("#numbers").textContent();
+    const point = await page.locator("#map").innerHTML();
+    await page.locator("#beta").fill("100");
+    assert.match(await page.locator("#sentence").textContent(), /^In the worst 1 time in 10 you get 0\.\d+ on average\./);
+    assert.equal(await page.locator("#beta-value").textContent(), "0.1: as large as τ");
+    const [, best, own] = /to τ(0\.\d+).*β = 0(0\.\d+)/.exec(await numbers());
+    assert.ok(Number(best) > Number(own), `the best policy for (τ, β) has more than that for τ alone: ${best}, ${own}`);
+    assert.notEqual(await page.locator("#map").innerHTML(), point, "and it does something else");
+    await page.locator("#beta").dispatchEvent("change");
+    await page.goto(page.url());
+    await complete();
+    assert.match(await page.locator("#sentence").textContent(), /^In the worst 1 time in 10/, "a link leads back to it");
+  });
+
+  await step("the dial of a run shows the run's own policy beside the best", async () => {
+    await page.goto(`${address}/runs/runs/live`);
+    await page.getByRole("link", { name: "Turn the risk dial of this run" }).click();
+    await complete();
+    assert.equal(await page.locator("#who").inputValue(), "1");
+    assert.match(await page.locator("#sentence").textContent(), /^9 times in 10 this run gets at least/);
+    assert.equal(await page.locator("path.attained").count(), 1);
+    const before = requests.length;
+    const own = await page.locator("#sentence").textContent();
+    await page.locator("#tau").fill("90");
+    assert.notEqual(await page.locator("#sentence").textContent(), own);
+    await page.locator("#who").selectOption("best");
+    assert.match(await page.locator("#sentence").textContent(), /^1 time in 10 you get at least/);
+    assert.equal(requests.length, before, "neither turning nor choosing whose policy fetches anything");
+    await page.locator("#who").selectOption("1");
+    await page.locator("#play-new").click();
+    await page.locator("#play-step:enabled").waitFor();
+    await accessible(page, "the dial of a run");
+    await shot(page, "dial-run");
+  });
+
+  await step("a grid world is a map with arrows", async () => {
+    await page.goto(`${address}/dial?problem=frozen-lake`);
     await page.locator("#dial[data-ready]").waitFor();
-    assert.ok((await page.locator("circle.attained").count()) > 0);
+    assert.equal(await page.locator("rect.grid").count(), 16);
+    const arrows = await page.locator("path.arrow").evaluateAll((paths) => paths.filter((path) => path.getAttribute("d")).length);
+    assert.equal(arrows, 11, "an arrow in every cell but four holes and the goal");
+    await page.locator("rect.cell[data-state='14']").click();
+    await page.locator("#cell tr.chosen").waitFor();
+    assert.match(await page.locator("#cell").textContent(), /the plan says/);
+  });
+
+  await step("a game is watched, at random and under a run", async () => {
+    await page.goto(`${address}/play`);
+    await accessible(page, "the list of games");
+    await page.getByRole("link", { name: "minatar/breakout" }).click();
+    await page.locator("#game[data-ready]").waitFor();
+    assert.match(await page.locator("#words").textContent(), /^Step 0 of \d+: score 0\./);
+    const first = await page.locator("#board").innerHTML();
+    await page.locator("#step").click();
+    assert.notEqual(await page.locator("#board").innerHTML(), first, "the ball moves");
+    await page.locator("#speed").selectOption("30");
+    await page.locator("#run").click();
+    await page.getByText("The game is over").waitFor({ timeout: 60000 });
+    await accessible(page, "a game");
+    train("runs/game", "minatar/breakout", "--algo", "target-tracking", "--steps", "400", "--seeds", "1", "--set", "run.evaluation_episodes=2");
+    await page.goto(`${address}/runs/runs/game`);
+    await page.getByRole("link", { name: "Watch this run play" }).click();
+    await page.locator("#game[data-ready]").waitFor();
+    assert.match(await page.locator("#words").textContent(), /(missing to the target|is reached).*chance/);
+    assert.ok(await page.locator("#level").isVisible(), "every level has its own policy");
+    await page.locator("#at").fill("3");
+    assert.match(await page.locator("#words").textContent(), /^Step 3 of/);
+    await page.locator("#tau").fill("90");
+    await page.locator("#tau").dispatchEvent("change");
+    await page.waitForURL(/tau=0\.9/);
+    await accessible(page, "a game of a run");
+    await shot(page, "play");
   });
 
   await step("every built-in problem has a dial that can be read by all", async () => {
@@ -209,11 +288,12 @@ async function main(browser) {
   });
 
   await step("dark, narrow and printed pages", async () => {
-    for (const [name, target] of [["overview", "/"], ["run", "/runs/runs/first"], ["dial", "/dial?problem=asset-selling&stage=3&state=17"]]) {
+    for (const [name, target] of [["overview", "/"], ["run", "/runs/runs/first"], ["dial", "/dial?problem=asset-selling&stage=3&state=17"], ["grid", "/dial?problem=frozen-lake"], ["game", "/play?run=runs/game&who=1"]]) {
       await page.emulateMedia({ colorScheme: "dark" });
       await page.setViewportSize({ width: 1280, height: 900 });
       await page.goto(address + target);
-      if (name === "dial") await page.locator("#dial[data-ready]").waitFor();
+      if (target.startsWith("/dial")) await complete();
+      if (target.startsWith("/play")) await page.locator("#game[data-ready]").waitFor();
       await accessible(page, `${name}, dark`);
       await shot(page, `${name}-dark`);
       await page.emulateMedia({ colorScheme: "light" });
@@ -236,7 +316,7 @@ async function main(browser) {
     const plain = await browser.newContext({ javaScriptEnabled: false });
     const reader = await plain.newPage();
     await reader.goto(address);
-    assert.equal(await reader.locator("tr[data-run]").count(), 3);
+    assert.equal(await reader.locator("tr[data-run]").count(), 4);
     await reader.locator("input[type=search]").fill("first");
     await reader.getByRole("button", { name: "Filter" }).click();
     assert.equal(await reader.locator("tr[data-run]").count(), 1);

@@ -174,8 +174,13 @@ pub fn usual(cells: &[Vec<Option<usize>>], state: usize) -> Option<(usize, bool)
     Some((most, chosen().any(|action| action != most)))
 }
 
-/// The letter of a cell that has nothing to say.
+/// Letters of cells that have nothing to say.
 const PLAIN: [char; 4] = ['F', '.', ' ', '-'];
+
+/// Whether the letter of a cell is written: that of a start, a goal or a hole, but not that of open ground.
+pub fn is_named(letter: char) -> bool {
+    !PLAIN.contains(&letter)
+}
 
 fn draw_grid(map: &PolicyMap, grid: &GridMap, colours: &[String]) -> Figure {
     let (n_columns, n_rows) = (grid.columns, grid.rows());
@@ -204,10 +209,10 @@ fn draw_grid(map: &PolicyMap, grid: &GridMap, colours: &[String]) -> Figure {
             let top = area.top + side * (cell / n_columns) as f64;
             let square = Area { left, top, width: side, height: side };
             let middle = (left + side / 2.0, top + side / 2.0);
-            let named = !PLAIN.contains(&letter);
+            let named = is_named(letter);
             if let Some((action, changes)) = usual(&panel.cells, cell) {
                 canvas.rect(square, Fill::Colour(&colours[action]));
-                arrow(&mut canvas, middle, side * 0.3, &map.actions[action]);
+                draw_arrow(&mut canvas, middle, side * 0.3, &map.actions[action]);
                 if changes {
                     canvas.circle((left + side * 0.84, top + side * 0.16), side * 0.06, Tone::Ink);
                 }
@@ -236,21 +241,27 @@ fn draw_grid(map: &PolicyMap, grid: &GridMap, colours: &[String]) -> Figure {
     canvas.finish(&format!("{}, {}", map.title, map.problem), &description)
 }
 
-/// An arrow for a direction; other actions are told by their colour.
-fn arrow(canvas: &mut Canvas, (x, y): (f64, f64), reach: f64, action: &str) {
+/// A line between two points.
+pub type Stroke = [(f64, f64); 2];
+
+/// An arrow for a direction, within a square from −1 to 1: its shaft and two barbs. Other actions have none; their colour says what
+/// they are.
+pub fn arrow(action: &str) -> Option<[Stroke; 3]> {
     let (dx, dy) = match &action.to_ascii_lowercase()[..] {
         "left" | "west" => (-1.0, 0.0),
         "right" | "east" => (1.0, 0.0),
         "up" | "north" => (0.0, -1.0),
         "down" | "south" => (0.0, 1.0),
-        _ => return,
+        _ => return None,
     };
-    let tip = (x + reach * dx, y + reach * dy);
-    let width = (reach / 6.0).max(0.8);
-    canvas.line((x - reach * dx, y - reach * dy), tip, Tone::Ink, width, "");
-    for turn in [-1.0, 1.0] {
-        let barb = (tip.0 - 0.5 * reach * (dx + turn * dy), tip.1 - 0.5 * reach * (dy + turn * dx));
-        canvas.line(tip, barb, Tone::Ink, width, "");
+    let barb = |turn: f64| (dx - 0.5 * (dx + turn * dy), dy - 0.5 * (dy + turn * dx));
+    Some([[(-dx, -dy), (dx, dy)], [(dx, dy), barb(-1.0)], [(dx, dy), barb(1.0)]])
+}
+
+fn draw_arrow(canvas: &mut Canvas, (x, y): (f64, f64), reach: f64, action: &str) {
+    for [from, to] in arrow(action).into_iter().flatten() {
+        let place = |(dx, dy): (f64, f64)| (x + reach * dx, y + reach * dy);
+        canvas.line(place(from), place(to), Tone::Ink, (reach / 6.0).max(0.8), "");
     }
 }
 
@@ -341,7 +352,8 @@ fn blocks(cells: &[Vec<Option<usize>>], n_states: usize) -> Vec<Block> {
     done
 }
 
-fn colours(actions: &[String]) -> Vec<String> {
+/// The colour of each action.
+pub fn colours(actions: &[String]) -> Vec<String> {
     let n = actions.len();
     if n > QUALITATIVE.len() {
         return (0..n).map(|action| ramp(action as f64 / (n - 1) as f64)).collect();

@@ -18,6 +18,7 @@ use std::io;
 use std::path::Path;
 
 pub mod atomic;
+pub mod beneath;
 pub mod checkpoint;
 pub mod events;
 pub mod lock;

@@ -27,10 +27,11 @@ mod tables;
 mod tests;
 mod unfinished;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::files::{Ending, json, missing, required};
+use self::files::{Ending, Mark, Reading, json, missing, required};
 use crate::run_dir::{RunDir, SeedDir};
 use crate::schema::{EpisodeRow, EvaluationRow, SeedProgress, Summary, SummaryLevel, TaskFacts};
 
@@ -199,12 +200,12 @@ impl std::error::Error for ReadError {}
 impl Run {
     /// Reads the run in a directory, finished or not.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let dir = RunDir::open_to_read(path).map_err(|error| ReadError::NotARun(error.to_string()))?;
-        let config = required(&dir.config())?;
-        match json::<Summary>(&dir.summary())? {
-            Some(summary) => finished(&dir, config, summary),
-            None => unfinished::read(&dir, config),
-        }
+        read(path, None, &mut Past::default())
+    }
+
+    /// The same for a directory that somebody else may write to: no link below `root` is followed.
+    pub fn read_below(root: &Path, path: &Path) -> Result<Self, ReadError> {
+        read(path, Some(root), &mut Past::default())
     }
 
     /// Reads the run in a directory; an unfinished one is [`ReadError::Unfinished`].
@@ -225,6 +226,59 @@ impl Run {
                 let mut rows = seed.evaluations.iter().flatten();
                 rows.any(|row| row.step.is_some()) || seed.episodes.iter().any(|row| row.step.is_some())
             })
+    }
+}
+
+/// A run that is read again and again while it grows: of its logs only the rows that were appended are read.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    below: Option<PathBuf>,
+    run: Option<Run>,
+    past: Past,
+}
+
+/// What is known of the logs of a run.
+#[derive(Debug, Default)]
+struct Past {
+    /// By seed: the record, and the marks of its episodes, its evaluations and those of the distribution.
+    seeds: HashMap<u64, (SeedRecord, [Option<Mark>; 3])>,
+    /// The marks of the last reading.
+    marks: HashMap<u64, [Option<Mark>; 3]>,
+}
+
+impl Follower {
+    /// Follows the run in a directory. With `below`, no link below that directory is followed.
+    pub fn new(path: &Path, below: Option<&Path>) -> Self {
+        let (path, below) = (path.to_path_buf(), below.map(Path::to_path_buf));
+        Self { path, below, run: None, past: Past::default() }
+    }
+
+    /// The run as it is now; its path may be changed to what readers shall see. After an error the next reading begins anew.
+    pub fn read(&mut self) -> Result<&mut Run, ReadError> {
+        let mut marks = std::mem::take(&mut self.past).marks;
+        if let Some(run) = self.run.take().filter(|run| !run.is_finished()) {
+            let known = |record: SeedRecord| Some((record.seed, (marks.remove(&record.seed)?, record)));
+            let seeds = run.seeds.into_iter().filter_map(known);
+            self.past.seeds = seeds.map(|(seed, (marks, record))| (seed, (record, marks))).collect();
+        }
+        let run = read(&self.path, self.below.as_deref(), &mut self.past)?;
+        Ok(self.run.insert(run))
+    }
+
+    /// Whether there are rows that the next reading will not have to read.
+    pub fn is_growing(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| !run.is_finished())
+    }
+}
+
+fn read(path: &Path, below: Option<&Path>, past: &mut Past) -> Result<Run, ReadError> {
+    let dir = RunDir::open_to_read(path).map_err(|error| ReadError::NotARun(error.to_string()))?;
+    let whole = Reading { ending: Ending::Whole, below };
+    let config = required(&dir.config(), whole)?;
+    match json::<Summary>(&dir.summary(), whole)? {
+        Some(summary) => finished(&dir, config, summary, whole),
+        None => unfinished::read(&dir, config, Reading { ending: Ending::MayBeCut, below }, past),
     }
 }
 
@@ -276,7 +330,7 @@ fn counts_steps(summary: &Summary) -> bool {
     summary.steps.is_some() || summary.lanes.is_some_and(|lanes| lanes > 1)
 }
 
-fn finished(dir: &RunDir, config: String, summary: Summary) -> Result<Run, ReadError> {
+fn finished(dir: &RunDir, config: String, summary: Summary, reading: Reading) -> Result<Run, ReadError> {
     let wrong = |path: PathBuf, message: String| Err(ReadError::File { path, line: None, message });
     let lasts = summary.episodes > 0 || summary.steps.is_some_and(|steps| steps > 0);
     if summary.seeds.is_empty() || summary.taus.is_empty() || !lasts {
@@ -284,12 +338,12 @@ fn finished(dir: &RunDir, config: String, summary: Summary) -> Result<Run, ReadE
         return wrong(dir.summary(), message.to_owned());
     }
     check_levels(&dir.summary(), &summary.taus)?;
-    let problem = json::<TaskFacts>(&dir.problem())?;
-    let reference = tables::reference(&dir.reference())?;
+    let problem = json::<TaskFacts>(&dir.problem(), reading)?;
+    let reference = tables::reference(&dir.reference(), reading)?;
     let mut seeds = Vec::with_capacity(summary.seeds.len());
     for &seed in &summary.seeds {
         let dir = dir.seed(seed);
-        let record = record(seed, &dir, &summary.taus, problem.as_ref(), Ending::Whole)?;
+        let record = record(seed, &dir, &summary.taus, problem.as_ref(), reading, &mut Past::default())?;
         let episodes = record.last_episode();
         // Seeds that count steps have as many episodes as fit.
         if !counts_steps(&summary) && episodes != summary.episodes {
@@ -337,29 +391,43 @@ fn record(
     dir: &SeedDir,
     levels: &[SummaryLevel],
     problem: Option<&TaskFacts>,
-    ending: Ending,
+    reading: Reading,
+    past: &mut Past,
 ) -> Result<SeedRecord, ReadError> {
-    let evaluations = tables::evaluations(&dir.evaluations(), levels, ending)?;
+    let (known, marks) = past.seeds.remove(&seed).unzip();
+    let [mark_of_episodes, mark_of_evaluations, mark_of_distribution] = marks.unwrap_or_default();
+    let (rows, evaluated, distributed) = known.map_or((None, None, None), |known| {
+        (Some(known.episodes), Some(known.evaluations), known.distribution)
+    });
+    let past_evaluations = evaluated.map(|rows| (rows, mark_of_evaluations));
+    let evaluations = tables::evaluations(&dir.evaluations(), levels, reading, past_evaluations)?;
     // Training begins with an evaluation. An agent that has learned before the run goes on counting its episodes.
-    let before = evaluations.as_ref().and_then(|levels| Some(levels.first()?.first()?.episode));
-    let episodes = tables::episodes(&dir.episodes(), before.map(|before| before + 1), ending)?;
-    let (episodes, evaluations) = match ending {
+    let before = evaluations.as_ref().and_then(|(levels, _)| Some(levels.first()?.first()?.episode));
+    let past_episodes = rows.map(|rows| (rows, mark_of_episodes));
+    let episodes =
+        tables::episodes(&dir.episodes(), before.map(|before| before + 1), reading, past_episodes)?;
+    let ((episodes, mark_of_episodes), (evaluations, mark_of_evaluations)) = match reading.ending {
         Ending::Whole => (
             episodes.ok_or_else(|| missing(&dir.episodes()))?,
             evaluations.ok_or_else(|| missing(&dir.evaluations()))?,
         ),
-        Ending::MayBeCut => {
-            (episodes.unwrap_or_default(), evaluations.unwrap_or_else(|| vec![Vec::new(); levels.len()]))
-        }
+        Ending::MayBeCut => (
+            episodes.unwrap_or_default(),
+            evaluations.unwrap_or_else(|| (vec![Vec::new(); levels.len()], None)),
+        ),
     };
+    let past_distribution = distributed.map(|rows| (rows, mark_of_distribution));
+    let distribution = tables::evaluations(&dir.distribution(), levels, reading, past_distribution)?;
+    let (distribution, mark_of_distribution) = distribution.unzip();
+    past.marks.insert(seed, [mark_of_episodes, mark_of_evaluations, mark_of_distribution.flatten()]);
     Ok(SeedRecord {
         seed,
         episodes,
         evaluations,
-        distribution: tables::evaluations(&dir.distribution(), levels, ending)?,
-        policy: tables::policy(&dir.policy(), problem)?,
-        law: tables::law(&dir.law())?,
-        predictions: tables::predictions(&dir.predictions(), problem)?,
-        achieved: tables::achieved(&dir.achieved())?,
+        distribution,
+        policy: tables::policy(&dir.policy(), reading, problem)?,
+        law: tables::law(&dir.law(), reading)?,
+        predictions: tables::predictions(&dir.predictions(), reading, problem)?,
+        achieved: tables::achieved(&dir.achieved(), reading)?,
     })
 }

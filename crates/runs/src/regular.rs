@@ -4,7 +4,7 @@
 //! that never ends. A file may be larger than memory. Links are followed: a directory may be made of links to a store.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::naming;
@@ -24,10 +24,22 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
 
 /// As [`read`], with an error that does not name the path.
 pub(crate) fn contents(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    contents_from(open(path)?, 0, most)
+}
+
+/// A regular file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     // Before opening, because opening a pipe waits for a writer; and after, because another file may have taken its place.
-    check(&fs::metadata(path)?, most)?;
+    check(&fs::metadata(path)?, u64::MAX)?;
     let file = File::open(path)?;
+    check(&file.metadata()?, u64::MAX)?;
+    Ok(file)
+}
+
+/// The contents from a place on, of a file of at most `most` bytes.
+pub(crate) fn contents_from(mut file: File, from: u64, most: u64) -> io::Result<Vec<u8>> {
     check(&file.metadata()?, most)?;
+    file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -1,9 +1,15 @@
 // The risk dial. All levels arrive in one answer; a turn of the dial only paints.
+//
+// Two more answers follow: the plans for β > 0, and what the seeds of a run would do. Until they are there, the dial turns without.
 
-import { add, colour, frame, get, html, ink, letters, number, percent, remember, times } from "/assets/draw.js";
+import { add, frame, get, html, number, percent, remember, times } from "/assets/draw.js";
+import { mapFigure } from "/assets/map.js";
 import { player } from "/assets/play.js";
 
 const MOST_BINS = 72;
+/** The shortest time between two looks at a run that learns, and how much longer than the last look it is. */
+const PAUSE = 2000;
+const PAUSE_FACTOR = 3;
 const byId = (id) => document.getElementById(id);
 const root = byId("dial");
 
@@ -14,11 +20,10 @@ async function start() {
   root.hidden = false;
   const attained = JSON.parse(root.dataset.attained);
   const asked = new URLSearchParams(location.search);
-  const view = { data, query, attained, cell: null };
+  const view = { data, query, attained, buffered: null, runs: new Map(), who: "best", cell: null };
   byId("tau").value = Math.round(100 * Number(asked.get("tau") ?? 0.1)) || 10;
-  byId("beta").value = Math.round(100 * Number(asked.get("beta") ?? 0));
   view.law = lawFigure(data);
-  view.levels = levelsFigure(data, attained);
+  view.levels = levelsFigure(view);
   view.map = mapFigure(data, (stage, state) => choose(view, stage, state));
   view.play = player(view);
   fillSelects(view);
@@ -29,54 +34,177 @@ async function start() {
   const rest = () => remember({ tau: byId("tau").value / 100, beta: byId("beta").value / 100 });
   byId("tau").addEventListener("change", rest);
   byId("beta").addEventListener("change", rest);
+  byId("who").addEventListener("change", () => {
+    view.who = byId("who").value;
+    remember({ who: view.who === "best" ? null : view.who });
+    paint(view);
+  });
   paint(view);
   if (asked.has("stage") && asked.has("state")) await choose(view, Number(asked.get("stage")), Number(asked.get("state")));
   root.dataset.ready = "yes";
+  await Promise.all([fetchBuffered(view, asked.get("beta")), fetchRun(view, asked.get("who"))]);
+  root.dataset.complete = "yes";
+}
+
+/** Fetches the plans for β > 0. */
+async function fetchBuffered(view, asked) {
+  say(byId("beta-value"), "0 (others are being planned)");
+  try {
+    const { levels, plans } = await get(`/api/buffered?${view.query}`);
+    view.buffered = { levels, plans, taus: [...new Set(levels.map((level) => level.tau))] };
+    byId("beta").disabled = false;
+    if (asked !== null) byId("beta").value = Math.round(100 * Number(asked));
+    // The cell that is shown has no answer for these plans yet.
+    if (view.cell) await choose(view, view.cell.stage, view.cell.state);
+    paint(view);
+  } catch (error) {
+    say(byId("beta-value"), `only 0 here: ${error.message}`);
+  }
+}
+
+/** Fetches what the seeds of a run would do, and again whenever the run has changed. */
+async function fetchRun(view, asked) {
+  const run = new URLSearchParams(view.query).get("run");
+  if (run === null) return;
+  const seeds = view.attained.map(({ seed }) => String(seed));
+  byId("whose").hidden = false;
+  let pause = PAUSE;
+  const look = async () => {
+    const begun = performance.now();
+    for (const seed of seeds) {
+      try {
+        serve(view, seed, await get(`/api/served?${view.query}&who=${seed}`));
+      } catch (error) {
+        say(byId("who-note"), error.message);
+      }
+    }
+    pause = Math.max(PAUSE, PAUSE_FACTOR * (performance.now() - begun));
+  };
+  await look();
+  if (view.runs.has(asked)) {
+    byId("who").value = asked;
+    view.who = asked;
+    paint(view);
+  }
+  let waiting = false;
+  const events = new EventSource("/events");
+  events.addEventListener("change", (event) => {
+    const { changed } = JSON.parse(event.data);
+    if (waiting || (changed !== null && !changed.includes(run))) return;
+    waiting = true;
+    setTimeout(async () => {
+      await look();
+      waiting = false;
+    }, pause);
+  });
+  addEventListener("pagehide", () => events.close());
+}
+
+/** Takes what a seed would do. */
+function serve(view, seed, served) {
+  if (!view.runs.has(seed)) byId("who").append(html("option", `this run, seed ${seed}`, { value: seed }));
+  view.runs.set(seed, served);
+  const stride = served.levels.length < 99 ? ` Asked at ${served.levels.length} levels.` : "";
+  say(byId("who-note"), `The run after ${served.episodes} episodes.${stride}`);
+  view.levels.redraw();
+  paint(view);
+}
+
+/** The entry of a list whose τ is nearest. */
+function nearest(list, tau) {
+  return list.reduce((best, entry) => (Math.abs(entry.tau - tau) < Math.abs(best.tau - tau) - 1e-9 ? entry : best));
+}
+
+/** What is shown at the level of the dial: a policy, its law, and where its quantile is. */
+function selected(view) {
+  const { data, buffered } = view;
+  const level = data.levels[byId("tau").value - 1];
+  const share = buffered ? Number(byId("beta").value) : 0;
+  const point = { tau: level.tau, level, share, beta: (share / 100) * level.tau };
+  const served = view.runs.get(view.who);
+  if (served) {
+    const here = nearest(served.levels, level.tau);
+    const plan = served.plans[here.plan];
+    return { ...point, kind: "run", served, here, plan, quantile: here.quantile, mean: here.mean, play: `who=${view.who}&tau=${here.tau}` };
+  }
+  if (share > 0) {
+    const { tau } = nearest(buffered.taus.map((each) => ({ tau: each })), level.tau);
+    const here = buffered.levels.find((each) => each.tau === tau && each.share === share);
+    const plan = buffered.plans[here.plan];
+    return { ...point, kind: "buffered", here, plan, quantile: here.quantile, mean: here.mean, play: `buffered=1&plan=${here.plan}` };
+  }
+  const plan = data.plans[level.plan];
+  return { ...point, kind: "best", here: level, plan, quantile: level.best, mean: level.mean, play: `plan=${level.plan}` };
 }
 
 /** Paints everything at the level of the dial. Nothing is fetched or planned here. */
 function paint(view) {
-  const { data } = view;
-  const level = data.levels[byId("tau").value - 1];
-  const plan = data.plans[level.plan];
-  const beta = (byId("beta").value / 100) * level.tau;
-  view.level = level;
-  say(byId("tau-value"), number(level.tau));
-  say(byId("beta-value"), beta === 0 ? "0: the point quantile" : number(beta));
-  words(view, level, plan, beta);
-  view.law(level, plan);
-  view.levels(level, beta);
-  view.map(plan);
-  reservation(view, plan);
+  const shown = selected(view);
+  view.shown = shown;
+  say(byId("tau-value"), number(shown.tau));
+  if (view.buffered) say(byId("beta-value"), shown.share === 0 ? "0: the point quantile" : `${number(shown.beta)}: ${SHARES[shown.share]} τ`);
+  words(view, shown);
+  view.law(shown);
+  view.levels(shown);
+  view.map(shown.plan);
+  reservation(view, shown.plan);
   if (view.cell) cellTable(view);
 }
 
-function words(view, level, plan, beta) {
-  const { data } = view;
+const SHARES = { 25: "a quarter of", 50: "half of", 75: "three quarters of", 100: "as large as" };
+const PARTS = { 25: "the best quarter", 50: "the better half", 75: "the best three quarters" };
+
+/** "the worst 1 time in 10", or the better part of it. */
+function worst(percentLevel, share) {
+  const all = `the worst ${times(100 - percentLevel)}`;
+  return share === 100 ? `In ${all}` : `Of ${all}, take ${PARTS[share]}: there`;
+}
+
+function sentence({ data }, { kind, level, share, here, mean }) {
+  const cost = givenUp(data, mean);
+  const price = cost === 0
+    ? "On average it costs nothing."
+    : `On average it costs ${number(cost)}: ${number(mean)} instead of ${number(data.max_mean)}.`;
+  if (kind === "buffered") return `${worst(Math.round(100 * here.tau), share)} you get ${number(here.attained)} on average. ${price}`;
+  const often = times(Math.round(100 * here.tau));
+  if (kind === "run") {
+    const best = data.levels[Math.round(100 * here.tau) - 1].best;
+    const beside = here.quantile >= best - 1e-9 * Math.max(1, Math.abs(best)) ? "the best possible" : `at most ${number(best)} is possible`;
+    return `${often} this run gets at least ${number(here.quantile)}; ${beside}. ${price}`;
+  }
   const bound = data.exact ? "" : " (a lower bound: returns were rounded)";
-  say(
-    byId("sentence"),
-    `${times(Math.round(100 * level.tau))} you get at least ${number(level.best)}${bound}. ` +
-      (givenUp(data, level) === 0
-        ? "On average it costs nothing."
-        : `On average it costs ${number(givenUp(data, level))}: ${number(level.mean)} instead of ${number(data.max_mean)}.`),
-  );
+  return `${often} you get at least ${number(level.best)}${bound}. ${price}`;
+}
+
+function words(view, shown) {
+  const { data } = view;
+  const { level, tau, beta, here } = shown;
+  say(byId("sentence"), sentence(view, shown));
   const rows = [
     ["Best quantile", number(level.best)],
     ["Chance to reach it", percent(level.at_least)],
     ["Risk-neutral policy's quantile", number(level.neutral)],
-    ["Mean of this policy", number(level.mean)],
+    ["Mean of this policy", number(shown.mean)],
     ["Largest mean", number(data.max_mean)],
-    ["Mean given up", number(givenUp(data, level))],
+    ["Mean given up", number(givenUp(data, shown.mean))],
   ];
   if (beta > 0) {
-    const roughly = plan.merged ? "≈ " : "";
-    rows.push(["Buffered quantile: mean of the quantiles from τ − β to τ", roughly + number(buffered(plan, level.tau, beta))]);
+    const best = shown.kind === "buffered" ? here : nearest(view.buffered.levels.filter(({ share }) => share === shown.share), tau);
+    const open = best.bound - best.attained > 1e-6 * Math.max(1, Math.abs(best.bound));
+    rows.push(["Best mean of the quantiles from τ − β to τ", number(best.attained) + (open ? ` (at most ${number(best.bound)})` : "")]);
+    const plan = shown.kind === "run" ? shown.plan : data.plans[level.plan];
+    const whose = shown.kind === "run" ? "this run" : "the policy for β = 0";
+    rows.push([`The same of ${whose}`, (plan.merged ? "≈ " : "") + number(buffered(plan, tau, beta))]);
   }
-  for (const { seed, points } of view.attained) {
-    const at = points.findLast(([tau]) => tau <= level.tau + 1e-9);
-    const here = at && (Math.abs(at[0] - level.tau) < 0.05 - 1e-9 || points.length === 1);
-    rows.push([`Attained by seed ${seed}`, here ? `${number(at[1])} at τ = ${number(at[0])}` : "not evaluated here"]);
+  for (const [seed, served] of view.runs) {
+    const at = nearest(served.levels, tau);
+    const where = at.tau === tau ? "" : ` at τ = ${number(at.tau)}`;
+    rows.push([`Quantile of this run, seed ${seed}`, number(at.quantile) + where]);
+  }
+  for (const { seed, points } of view.attained.filter((each) => !view.runs.has(String(each.seed)))) {
+    const at = points.findLast((point) => point[0] <= tau + 1e-9);
+    const near = at && (Math.abs(at[0] - tau) < 0.05 - 1e-9 || points.length === 1);
+    rows.push([`Attained by seed ${seed}`, near ? `${number(at[1])} at τ = ${number(at[0])}` : "not evaluated here"]);
   }
   const list = byId("numbers");
   while (list.children.length > rows.length) list.lastChild.remove();
@@ -93,10 +221,10 @@ function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** What the level costs in the mean; differences that are rounding are none. */
-function givenUp(data, level) {
-  const cost = data.max_mean - level.mean;
-  return cost > 1e-9 * Math.max(1, Math.abs(data.max_mean)) ? cost : 0;
+/** What a policy costs in the mean; differences that are rounding are none. */
+function givenUp(data, mean) {
+  const cost = data.max_mean - mean;
+  return cost > 1e-8 * Math.max(1, Math.abs(data.max_mean)) ? cost : 0;
 }
 
 /** (1/β) ∫ of the quantile function from τ − β to τ. */
@@ -148,137 +276,75 @@ function lawFigure(data) {
     width: 560, height: 300, x: [low, high], y: [0, tallest], xTitle: "total", yTitle: "chance", yFormat: percent,
   });
   const edge = (k) => scaleX(low + (k * (high - low)) / bins).toFixed(1);
-  const bar = (k, from, to) =>
-    to > from ? `M${edge(k + 0.08)} ${scaleY(from).toFixed(1)}V${scaleY(to).toFixed(1)}H${edge(k + 0.92)}V${scaleY(from).toFixed(1)}z` : "";
-  const paths = counted.map(({ miss, reach }) => [
-    Array.from(miss, (m, k) => bar(k, 0, m)).join(""),
-    Array.from(reach, (r, k) => bar(k, miss[k], miss[k] + r)).join(""),
-  ]);
+  // The law of a run may be taller than that of any plan; the bar then ends at the top.
+  const place = (chance) => Math.max(top, scaleY(chance)).toFixed(1);
+  const bar = (k, from, to) => (to > from ? `M${edge(k + 0.08)} ${place(from)}V${place(to)}H${edge(k + 0.92)}V${place(from)}z` : "");
   const [missPath, reachPath] = [add(svg, "path", { class: "miss" }), add(svg, "path", { class: "reach" })];
-  const outline = Array.from(neutral, (n, k) => `${k === 0 ? "M" : "L"}${edge(k)} ${scaleY(n).toFixed(1)}H${edge(k + 1)}`).join("");
+  const outline = Array.from(neutral, (n, k) => `${k === 0 ? "M" : "L"}${edge(k)} ${place(n)}H${edge(k + 1)}`).join("");
   add(svg, "path", { class: "neutral", d: outline });
   const line = add(svg, "line", { class: "quantile", y1: top, y2: bottom });
   const label = add(svg, "text", { class: "tick strong", y: top + 10 });
-  return (level) => {
-    missPath.setAttribute("d", paths[level.plan][0]);
-    reachPath.setAttribute("d", paths[level.plan][1]);
-    const x = scaleX(level.best);
+  return ({ plan, quantile }) => {
+    const { miss, reach } = histogram(plan, cut, quantile);
+    missPath.setAttribute("d", Array.from(miss, (m, k) => bar(k, 0, m)).join(""));
+    reachPath.setAttribute("d", Array.from(reach, (r, k) => bar(k, miss[k], miss[k] + r)).join(""));
+    const x = scaleX(quantile);
     line.setAttribute("x1", x);
     line.setAttribute("x2", x);
     const left = x > 400;
     label.setAttribute("x", left ? x - 5 : x + 5);
     label.setAttribute("text-anchor", left ? "end" : "start");
-    say(label, `quantile ${number(level.best)}`);
+    say(label, `quantile ${number(quantile)}`);
   };
 }
 
-function levelsFigure(data, attained) {
-  const { levels } = data;
-  const points = attained.flatMap((seed) => seed.points);
-  const values = [...levels.flatMap((level) => [level.best, level.neutral]), ...points.map((point) => point[1])];
+/** Best, risk-neutral and attained quantile at every level. */
+function levelsFigure(view) {
+  const { levels } = view.data;
   const svg = byId("levels");
-  const { scaleX, scaleY, top, bottom } = frame(svg, {
-    width: 560, height: 300, x: [0, 1], y: [Math.min(...values), Math.max(...values)], xTitle: "level τ", yTitle: "quantile",
-  });
-  const band = add(svg, "rect", { class: "window", y: top, height: bottom - top });
-  const steps = (of) => levels.map((level, k) => {
-    const [from, to] = [Math.max(0, level.tau - 0.005), level.tau + 0.005];
-    return `${k === 0 ? "M" : "L"}${scaleX(from).toFixed(1)} ${scaleY(of(level)).toFixed(1)}H${scaleX(to).toFixed(1)}`;
-  }).join("");
-  add(svg, "path", { class: "neutral", d: steps((level) => level.neutral) });
-  add(svg, "path", { class: "best", d: steps((level) => level.best) });
-  for (const [tau, quantile] of points) add(svg, "circle", { class: "attained", cx: scaleX(tau), cy: scaleY(quantile), r: 3 });
-  const line = add(svg, "line", { class: "quantile", y1: top, y2: bottom });
-  const dot = add(svg, "circle", { class: "here", r: 5 });
-  if (points.length) byId("ring-words").textContent = "; rings: this run";
-  return (level, beta) => {
-    const x = scaleX(level.tau);
+  let [scales, band, line, dot] = [];
+  const draw = () => {
+    const points = view.attained.filter(({ seed }) => !view.runs.has(String(seed))).flatMap((seed) => seed.points);
+    const runs = [...view.runs.values()].map((served) => served.levels);
+    const values = [
+      ...levels.flatMap((level) => [level.best, level.neutral]),
+      ...points.map((point) => point[1]),
+      ...runs.flat().map((level) => level.quantile),
+    ];
+    scales = frame(svg, {
+      width: 560, height: 300, x: [0, 1], y: [Math.min(...values), Math.max(...values)], xTitle: "level τ", yTitle: "quantile",
+    });
+    const { scaleX, scaleY, top, bottom } = scales;
+    band = add(svg, "rect", { class: "window", y: top, height: bottom - top });
+    const steps = (list, of) => {
+      const half = list.length > 1 ? (list[1].tau - list[0].tau) / 2 : 0.005;
+      return list.map((level, k) => {
+        const [from, to] = [Math.max(0, level.tau - half), Math.min(1, level.tau + half)];
+        return `${k === 0 ? "M" : "L"}${scaleX(from).toFixed(1)} ${scaleY(of(level)).toFixed(1)}H${scaleX(to).toFixed(1)}`;
+      }).join("");
+    };
+    add(svg, "path", { class: "neutral", d: steps(levels, (level) => level.neutral) });
+    add(svg, "path", { class: "best", d: steps(levels, (level) => level.best) });
+    for (const served of runs) add(svg, "path", { class: "attained", d: steps(served, (level) => level.quantile) });
+    for (const [tau, quantile] of points) add(svg, "circle", { class: "attained", cx: scaleX(tau), cy: scaleY(quantile), r: 3 });
+    line = add(svg, "line", { class: "quantile", y1: top, y2: bottom });
+    dot = add(svg, "circle", { class: "here", r: 5 });
+    const green = runs.length ? "; green: this run" : "";
+    say(byId("ring-words"), green + (points.length ? "; rings: evaluations of this run" : ""));
+  };
+  draw();
+  const paintLevels = ({ tau, beta, quantile }) => {
+    const { scaleX, scaleY } = scales;
+    const x = scaleX(tau);
     line.setAttribute("x1", x);
     line.setAttribute("x2", x);
     dot.setAttribute("cx", x);
-    dot.setAttribute("cy", scaleY(level.best));
-    band.setAttribute("x", scaleX(level.tau - beta));
-    band.setAttribute("width", x - scaleX(level.tau - beta));
+    dot.setAttribute("cy", scaleY(quantile));
+    band.setAttribute("x", scaleX(tau - beta));
+    band.setAttribute("width", x - scaleX(tau - beta));
   };
-}
-
-function mapFigure(data, clicked) {
-  const { stages, rows, states, actions } = data;
-  const svg = byId("map");
-  const drawable = data.plans.every((plan) => plan.map.length === stages.length);
-  if (!drawable) {
-    svg.remove();
-    byId("map-note").textContent = `The map is left out: it has no colours for ${actions.length} actions.`;
-    return () => {};
-  }
-  // The first state is at the bottom, as on an axis.
-  const short = letters(actions);
-  const wide = Math.max(5, Math.min(44, Math.floor(820 / stages.length)));
-  const high = Math.max(5, Math.min(22, Math.floor(560 / rows.length)));
-  const longest = Math.max(...rows.map((state) => states[state].length));
-  const left = Math.min(150, 24 + 7 * longest);
-  const bottom = rows.length * high + 4;
-  const [width, height] = [left + stages.length * wide + 6, bottom + 40];
-  for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height })) svg.setAttribute(key, value);
-  const cells = [];
-  const lettered = wide >= 14 && high >= 12;
-  stages.forEach((stage, column) => {
-    rows.forEach((state, row) => {
-      const [x, y] = [left + column * wide, bottom - (row + 1) * high];
-      const rect = add(svg, "rect", { x, y, width: wide - 1, height: high - 1, class: "cell" });
-      rect.dataset.stage = stage;
-      rect.dataset.state = state;
-      const text = lettered ? add(svg, "text", { x: x + wide / 2 - 0.5, y: y + high / 2 + 3.5, class: "letter" }) : null;
-      cells.push({ rect, text, column, row, action: null });
-    });
-  });
-  const everyRow = Math.ceil(14 / high);
-  rows.forEach((state, row) => {
-    if (row % everyRow === 0) add(svg, "text", { x: left - 5, y: bottom - row * high - high / 2 + 4, class: "tick end" }, states[state]);
-  });
-  const everyStage = Math.ceil(26 / wide);
-  stages.forEach((stage, column) => {
-    if (column % everyStage === 0) add(svg, "text", { x: left + (column + 0.5) * wide, y: bottom + 14, class: "tick middle" }, String(stage + 1));
-  });
-  add(svg, "text", { x: left + (stages.length * wide) / 2, y: bottom + 31, class: "tick middle" }, "period");
-  const mark = add(svg, "rect", { class: "mark", width: wide + 1, height: high + 1, visibility: "hidden" });
-  svg.addEventListener("click", (event) => {
-    const { stage, state } = event.target.dataset;
-    if (stage !== undefined) clicked(Number(stage), Number(state));
-  });
-  byId("legend").replaceChildren(
-    ...actions.map((name, action) => {
-      const item = html("li");
-      const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      swatch.setAttribute("width", 14);
-      swatch.setAttribute("height", 14);
-      swatch.setAttribute("aria-hidden", "true");
-      add(swatch, "rect", { width: 14, height: 14, fill: colour(action, actions.length) });
-      item.append(swatch, lettered && short[action] !== name ? ` ${short[action]}: ${name}` : ` ${name}`);
-      return item;
-    }),
-  );
-  const paintMap = (plan) => {
-    for (const cell of cells) {
-      const letter = plan.map[cell.column][cell.row];
-      if (letter === cell.action) continue;
-      cell.action = letter;
-      const action = letter === "." ? -1 : parseInt(letter, 36);
-      cell.rect.setAttribute("fill", action < 0 ? "none" : colour(action, actions.length));
-      if (!cell.text) continue;
-      cell.text.textContent = action < 0 ? "" : short[action];
-      cell.text.setAttribute("fill", action < 0 ? "none" : ink(action, actions.length));
-    }
-    const at = plan.at_zero ? "" : ", at the most likely amount collected so far";
-    say(byId("map-note"), `The policy by period and state${at}. Empty: nothing is decided there.`);
-  };
-  paintMap.point = (stage, state) => {
-    const [column, row] = [stages.indexOf(stage), rows.indexOf(state)];
-    mark.setAttribute("visibility", column < 0 || row < 0 ? "hidden" : "visible");
-    mark.setAttribute("x", left + column * wide - 1);
-    mark.setAttribute("y", bottom - (row + 1) * high - 1);
-  };
-  return paintMap;
+  paintLevels.redraw = draw;
+  return paintLevels;
 }
 
 /** Where the action changes once along the states, the level at which it does: one per period. */
@@ -323,8 +389,13 @@ function fillSelects(view) {
   byId("state").addEventListener("change", chosen);
 }
 
-/** Fetches what every action is worth in a cell, for all plans at once, and shows it. */
-async function choose(view, stage, state) {
+/** Fetches what every action is worth in a cell, for all plans at once, and shows it. Without a stage: the one chosen last, or the first. */
+async function choose(view, wanted, state) {
+  const { data } = view;
+  const row = data.rows.indexOf(state);
+  const due = data.stages.filter((_, column) => view.shown.plan.map[column]?.[row] !== ".");
+  const last = Number(byId("stage").value);
+  const stage = wanted ?? (due.includes(last) ? last : (due[0] ?? last));
   byId("stage").value = stage;
   byId("state").value = state;
   view.map.point?.(stage, state);
@@ -338,22 +409,27 @@ async function choose(view, stage, state) {
   }
 }
 
-function cellTable({ data, cell, level }) {
-  const here = cell.plans[level.plan];
+function cellTable({ data, cell, shown }) {
+  const { kind, plan } = shown;
+  // The chances of actions do not depend on who plays, but on the target: a run is measured by that of the best plan.
+  const here = kind === "buffered" ? cell.buffered[shown.here.plan] : cell.plans[shown.level.plan];
   const place = `Period ${cell.stage + 1}, state ${data.states[cell.state]}`;
   if (!here) {
     byId("cell").replaceChildren(html("p", `${place}: nothing is decided here.`));
     return;
   }
-  const target = data.plans[level.plan].target;
+  const target = kind === "buffered" ? plan.target : data.plans[shown.level.plan].target;
   const best = here.actions.reduce((a, b) => (b[1] > a[1] + 1e-12 ? b : a));
   const chosen = here.actions.find(([action]) => action === here.action) ?? best;
-  const summary = html(
-    "p",
+  let text =
     `${place}, ${number(here.collected)} collected so far: the plan says ${data.actions[here.action]}. ` +
-      `The chance to end with at least ${number(target)} is ${percent(chosen[1])}` +
-      (chosen[1] < best[1] - 1e-9 ? `; ${data.actions[best[0]]} would make it ${percent(best[1])} at the price of a lower mean.` : "."),
-  );
+    `The chance to end with at least ${number(target)} is ${percent(chosen[1])}` +
+    (chosen[1] < best[1] - 1e-9 ? `; ${data.actions[best[0]]} would make it ${percent(best[1])} at the price of a lower mean.` : ".");
+  if (kind === "run") {
+    const letter = plan.map[data.stages.indexOf(cell.stage)]?.[data.rows.indexOf(cell.state)] ?? ".";
+    text += letter === "." ? " This run does not decide here." : ` This run says ${data.actions[parseInt(letter, 36)]}.`;
+  }
+  const summary = html("p", text);
   const table = html("table");
   const head = html("tr");
   for (const name of ["action", "chance to reach the target", "expected total"]) head.append(html("th", name, { scope: "col" }));

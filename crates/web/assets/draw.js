@@ -70,24 +70,11 @@ export function frame(svg, { width, height, x, y, xTitle, yTitle, yFormat = numb
   return { scaleX, scaleY, left, right: width - right, top, bottom: height - bottom };
 }
 
-// Okabe and Ito's colours, which colour-blind readers can tell apart; a ramp from dark to light where there are more actions.
-const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c"];
-const WHITE_ON = ["#0072b2"];
-const RAMP = [[0, 32, 77], [64, 77, 107], [124, 123, 120], [187, 175, 113], [255, 234, 70]];
-
-/** The colour of an action among so many. */
-export function colour(action, actions) {
-  if (actions <= COLOURS.length) return COLOURS[action];
-  const place = (action / (actions - 1)) * (RAMP.length - 1);
-  const below = Math.min(Math.floor(place), RAMP.length - 2);
-  const mix = RAMP[below].map((from, k) => Math.round(from + (RAMP[below + 1][k] - from) * (place - below)));
-  return `rgb(${mix.join(",")})`;
-}
-
-/** Black or white, whichever can be read on the colour of an action. */
-export function ink(action, actions) {
-  if (actions <= COLOURS.length) return WHITE_ON.includes(COLOURS[action]) ? "#fff" : "#000";
-  return action / (actions - 1) < 0.5 ? "#fff" : "#000";
+/** Black or white, whichever can be read on a colour such as "#0072b2". */
+export function ink(colour) {
+  const part = (at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2;
+  // The luminance at which black and white have the same contrast.
+  return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5) > 0.18 ? "#000" : "#fff";
 }
 
 /** A letter or two for each action: the first letters that tell them apart, or the number. */
@@ -122,12 +109,12 @@ export function remember(changes) {
 export async function get(address) {
   for (let tries = 0; ; tries += 1) {
     const response = await fetch(address);
-    if (response.status === 503 && tries < 100) {
+    if (response.status === 202 && tries < 400) {
       await new Promise((resolve) => setTimeout(resolve, 300));
       continue;
     }
     const data = await response.json();
-    if (!response.ok) throw new Error(data.error);
+    if (!response.ok || response.status === 202) throw new Error(data.error);
     return data;
   }
 }

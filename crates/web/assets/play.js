@@ -1,4 +1,4 @@
-// An episode under the plan of the dial, one decision at a time.
+// An episode under the policy that the dial shows, one decision at a time.
 
 import { add, frame, get, html, number, percent, remember } from "/assets/draw.js";
 
@@ -15,12 +15,12 @@ export function player(view) {
     stop();
     const seed = Math.max(0, Math.floor(Number(byId("play-seed").value) || 0));
     try {
-      episode = await get(`/api/play?${view.query}&plan=${view.level.plan}&seed=${seed}`);
+      episode = await get(`/api/play?${view.query}&${view.shown.play}&seed=${seed}`);
     } catch (error) {
       byId("play-words").textContent = error.message;
       return;
     }
-    episode.tau = view.level.tau;
+    episode.tau = view.shown.tau;
     shown = 0;
     remember({ seed });
     for (const id of ["play-step", "play-run"]) byId(id).disabled = false;

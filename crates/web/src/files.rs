@@ -1,9 +1,10 @@
 //! Files of a run: whole, piece by piece, or a table with fewer rows.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
+use bqrl_runs::beneath;
 use hyper::body::Bytes;
 
 /// Bytes of a piece.
@@ -11,28 +12,14 @@ const PIECE: usize = 64 << 10;
 /// The longest line of a table that is thinned.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Opens a regular file below a directory. No part of its path may be a link, and none may lead up.
+/// Opens a regular file below a directory. No part of its path may be a link or hidden, and none may lead up.
 pub fn open(root: &Path, below: &str) -> io::Result<File> {
-    let refused = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
-    let mut path = PathBuf::from(root);
-    let mut parts = Path::new(below).components().peekable();
-    while let Some(part) = parts.next() {
-        let Component::Normal(name) = part else { return Err(refused()) };
-        // The lock and other hidden files are nobody's business.
-        if name.to_string_lossy().starts_with('.') {
-            return Err(refused());
-        }
-        path.push(name);
-        let kind = fs::symlink_metadata(&path).map_err(|_| refused())?.file_type();
-        let right = if parts.peek().is_some() { kind.is_dir() } else { kind.is_file() };
-        if !right {
-            return Err(refused());
-        }
+    let below = Path::new(below);
+    // The lock and other hidden files are nobody's business.
+    if below.iter().any(|part| part.to_string_lossy().starts_with('.')) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file"));
     }
-    let file = File::open(&path)?;
-    // Another file may have taken its place since.
-    let same = path.canonicalize()?.starts_with(root.canonicalize()?);
-    if same && file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+    beneath::open(root, below)
 }
 
 /// The next piece of a file; empty at its end.
@@ -94,6 +81,9 @@ pub fn thinned(file: File, most: usize) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use super::*;
 
     fn table(rows: usize) -> (tempfile::TempDir, PathBuf) {

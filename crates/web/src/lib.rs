@@ -3,6 +3,7 @@
 //! ```text
 //! directory ─► shelf (runs, MDP files; cards) ─► site (overview, run, comparison: figures of `report`) ─┐
 //! problem ──► dial (every level planned once) ──► cells, episodes ──────────────────────────────────────┤
+//! checkpoint ─► trained (the agent of a run) ──► its policy on the dial; game (positions) ──────────────┤
 //!                                                                       server (hyper) ◄────────────────┘
 //! ```
 //!
@@ -13,11 +14,13 @@ mod card;
 mod connection;
 mod dial;
 mod files;
+mod game;
 mod live;
 mod reply;
 mod request;
 mod server;
 mod shelf;
 mod site;
+mod trained;
 
 pub use self::server::{Options, Server};

@@ -40,6 +40,12 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
+    /// The parameters of a problem or a game: `env.KEY=VALUE`.
+    pub fn parameters(&self) -> Vec<(String, String)> {
+        let given = self.0.iter().filter(|(_, value)| !value.is_empty());
+        given.filter_map(|(key, value)| Some((key.strip_prefix("env.")?.to_owned(), value.clone()))).collect()
+    }
+
     /// A value as a number; an error says which key wants what.
     pub fn number<T: std::str::FromStr>(&self, key: &str, want: &str) -> Result<Option<T>, String> {
         let parse = |text: &str| text.parse().map_err(|_| format!("{key} must be {want}, got {text:?}"));

@@ -6,7 +6,8 @@
 //!
 //! Links are not followed: a run or a file that is a link, or contains one, is not shown. A run is read at most once
 //! per change, one at a time, and the next look waits for a multiple of the time that the last one took. So a tree
-//! with many files, or a run with many rows, slows the page down but not the machine.
+//! with many files, or a run with many rows, slows the page down but not the machine. The rows of a run that grows are kept, up
+//! to a limit, so that only new ones are read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, Metadata};
@@ -17,13 +18,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bqrl_mdp::csv;
-use bqrl_runs::reader::{Run, State};
+use bqrl_runs::beneath;
+use bqrl_runs::reader::{Follower, Run, State};
 use bqrl_runs::run_dir::RunDir;
 
 use crate::card::Card;
+use crate::trained::{lock, shown};
 
 /// The tables of a run that are larger, taken together, are not read: a run of two million episodes has less.
 pub const LARGEST_TABLES: u64 = 128 << 20;
+/// Tables of runs that grow whose rows are kept; in memory they are about three times as large.
+const MOST_FOLLOWED: u64 = 64 << 20;
 /// An MDP file that is larger is not planned.
 pub const LARGEST_MODEL: u64 = 32 << 20;
 /// Bytes that the header of an MDP file may have.
@@ -43,8 +48,16 @@ pub struct Shelf {
     root: PathBuf,
     seen: RwLock<Arc<Seen>>,
     looking: Mutex<Looking>,
-    /// Held while the rows of a run are in memory.
-    reading: Mutex<()>,
+    /// The runs that grow, the latest at the end. Held while the rows of a run are in memory.
+    reading: Mutex<Vec<Followed>>,
+}
+
+/// A run whose rows are kept, so that only new ones have to be read.
+struct Followed {
+    id: String,
+    follower: Follower,
+    /// Of its tables.
+    bytes: u64,
 }
 
 /// The contents of the directory at one moment.
@@ -137,7 +150,7 @@ impl Shelf {
                 Some(card) if same || wait => card.clone(),
                 _ => {
                     let begun = Instant::now();
-                    let card = self.card(&id, &path, marked, looking);
+                    let card = self.card(&id, marked, looking);
                     looking.due.insert(id.clone(), Instant::now() + begun.elapsed() * PAUSE_FACTOR);
                     changed.push(id.clone());
                     Arc::new(card)
@@ -158,38 +171,53 @@ impl Shelf {
         *self.seen.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(seen);
     }
 
-    fn card(&self, id: &str, path: &Path, marked: Result<u64, String>, looking: &mut Looking) -> Card {
+    fn card(&self, id: &str, marked: Result<u64, String>, looking: &mut Looking) -> Card {
         let fingerprint = match marked {
             Ok(fingerprint) => fingerprint,
             Err(error) => return Card::unreadable(id.to_owned(), 0, error),
         };
-        let card = self.read_at(id, path, |run| {
-            let speed = looking.speed(id, &run);
-            Card::of(id.to_owned(), fingerprint, &run, speed)
+        let card = self.read(id, |run| {
+            let speed = looking.speed(id, run);
+            Card::of(id.to_owned(), fingerprint, run, speed)
         });
         card.unwrap_or_else(|error| Card::unreadable(id.to_owned(), fingerprint, error))
     }
 
-    /// Hands a run to `then`. Only one run is in memory at a time.
-    pub fn read<T>(&self, id: &str, then: impl FnOnce(Run) -> T) -> Result<T, String> {
-        self.read_at(id, &self.run_path(id), then)
+    /// Hands a run to `then`. Of a run that grows, only the new rows are read.
+    pub fn read<T>(&self, id: &str, then: impl FnOnce(&Run) -> T) -> Result<T, String> {
+        let path = self.run_path(id);
+        let mut kept = lock(&self.reading);
+        let known = kept.iter().position(|followed| followed.id == id).map(|at| kept.remove(at).follower);
+        let mut follower = known.unwrap_or_else(|| Follower::new(&path, Some(&self.root)));
+        let bytes = readable(id, &path, LARGEST_TABLES)?;
+        let run = follower.read().map_err(|error| shown(&error, &path, id))?;
+        // Reports name runs by their paths.
+        run.path = PathBuf::from(id);
+        let made = then(run);
+        if follower.is_growing() {
+            kept.push(Followed { id: id.to_owned(), follower, bytes });
+            while kept.iter().map(|followed| followed.bytes).sum::<u64>() > MOST_FOLLOWED {
+                kept.remove(0);
+            }
+        }
+        Ok(made)
     }
 
     /// Hands several runs to `then`.
     pub fn read_all<T>(&self, ids: &[String], then: impl FnOnce(Vec<Run>) -> T) -> Result<T, String> {
-        let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.reading);
+        // Space for those that are read now.
+        kept.clear();
         let mut runs = Vec::with_capacity(ids.len());
         let mut left = LARGEST_TABLES;
         for id in ids {
             let path = self.run_path(id);
-            runs.push(read_run(id, &path, &mut left)?);
+            left -= readable(id, &path, left)?;
+            let mut run = Run::read_below(&self.root, &path).map_err(|error| shown(&error, &path, id))?;
+            run.path = PathBuf::from(id);
+            runs.push(run);
         }
         Ok(then(runs))
-    }
-
-    fn read_at<T>(&self, id: &str, path: &Path, then: impl FnOnce(Run) -> T) -> Result<T, String> {
-        let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        read_run(id, path, &mut LARGEST_TABLES.clone()).map(then)
     }
 
     /// The directory of a run that was found.
@@ -220,24 +248,19 @@ impl Looking {
     }
 }
 
-fn read_run(id: &str, path: &Path, left: &mut u64) -> Result<Run, String> {
-    // Errors name files by their paths; the page knows runs by their ids.
-    let shown = |error: String| error.replace(&path.display().to_string(), id);
-    let dir = RunDir::open_to_read(path).map_err(|error| shown(error.to_string()))?;
-    dir.refuse_links().map_err(|error| shown(error.to_string()))?;
+/// Refuses a run with links, or with more than so many bytes of tables; the bytes that it has.
+fn readable(id: &str, path: &Path, most: u64) -> Result<u64, String> {
+    let dir = RunDir::open_to_read(path).map_err(|error| shown(&error, path, id))?;
+    dir.refuse_links().map_err(|error| shown(&error, path, id))?;
     let size = tables_size(path);
-    if size > *left {
+    if size > most {
         return Err(format!(
             "{id} has {} MB of tables, the page reads at most {} MB at a time; `bqrl report` reads more",
             size >> 20,
             LARGEST_TABLES >> 20
         ));
     }
-    *left -= size;
-    let mut run = Run::read(path).map_err(|error| shown(error.to_string()))?;
-    // Reports name runs by their paths.
-    run.path = PathBuf::from(id);
-    Ok(run)
+    Ok(size)
 }
 
 /// Everything of a run that the reader may hold in memory.
@@ -397,7 +420,7 @@ fn mdp_files(
     for (id, mark) in tables {
         let is_model = match known.get(&id) {
             Some(&(same, is_model)) if same == mark => is_model,
-            _ => has_columns(&root.join(&id)),
+            _ => has_columns(root, Path::new(&id)),
         };
         if is_model && files.len() < MOST_FILES {
             files.push(id.clone());
@@ -409,7 +432,7 @@ fn mdp_files(
     files
 }
 
-fn has_columns(path: &Path) -> bool {
+fn has_columns(root: &Path, below: &Path) -> bool {
     // A header is short; a file without lines is not read to its end.
-    fs::File::open(path).is_ok_and(|file| csv::has_header(file.take(LONGEST_HEADER)))
+    beneath::open(root, below).is_ok_and(|file| csv::has_header(file.take(LONGEST_HEADER)))
 }

@@ -19,7 +19,7 @@ fn memory(which: &str) -> usize {
 }
 
 #[test]
-fn streams_cost_little_and_a_million_rows_do_not_stay() {
+fn streams_cost_little_and_a_million_rows_take_little() {
     let directory = tempfile::tempdir().unwrap();
     let (dir, _lock) = unfinished(&directory.path().join("a"), 20);
     let server = Running::over(directory.path());

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use super::ReadError;
-use crate::regular;
+use crate::{beneath, regular};
 
 /// How a table may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,31 +17,88 @@ pub(super) enum Ending {
     MayBeCut,
 }
 
+/// How the files of a run are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading<'a> {
+    /// How the logs may end.
+    pub ending: Ending,
+    /// The directory that must not be left, not even through a link; otherwise links are followed.
+    pub below: Option<&'a Path>,
+}
+
+/// How far a log was read: the next reading begins here.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Mark {
+    bytes: u64,
+    lines: usize,
+    header: String,
+    /// What is just before. If it is something else, the log is another one.
+    last: Vec<u8>,
+}
+
+/// Bytes that are compared to recognise a log.
+const RECOGNISED: usize = 256;
+
 /// The lines of a table: its header, and the rows with their line numbers.
 pub(super) struct Lines {
+    header: String,
+    /// The rows, and the number of lines before them.
     text: String,
+    before: usize,
+    /// Where they end.
+    bytes: u64,
 }
 
 impl Lines {
     /// Reads a table; `None` where there is no such file.
-    pub fn read(path: &Path, ending: Ending) -> Result<Option<Self>, ReadError> {
-        let Some(mut bytes) = optional_bytes(path)? else { return Ok(None) };
-        if ending == Ending::MayBeCut {
-            let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-            bytes.truncate(whole);
+    pub fn read(path: &Path, reading: Reading) -> Result<Option<Self>, ReadError> {
+        let Some(mut bytes) = optional_bytes(path, reading, 0)? else { return Ok(None) };
+        if reading.ending == Ending::MayBeCut {
+            bytes.truncate(whole_lines(&bytes));
         }
+        let size = bytes.len() as u64;
+        let mut text = text(path, bytes)?;
+        let first = text.find('\n').map_or(text.len(), |end| end + 1);
+        let header = text.drain(..first).collect::<String>().trim_end().to_owned();
+        Ok(Some(Self { header, text, before: usize::from(first > 0), bytes: size }))
+    }
+
+    /// Reads what was appended to a table since; `None` if it is another table, or there is none.
+    pub fn read_on(path: &Path, reading: Reading, mark: &Mark) -> Result<Option<Self>, ReadError> {
+        let from = mark.bytes - mark.last.len() as u64;
+        let Some(mut bytes) = optional_bytes(path, reading, from)? else { return Ok(None) };
+        if !bytes.starts_with(&mark.last) {
+            return Ok(None);
+        }
+        bytes.truncate(whole_lines(&bytes));
+        bytes.drain(..mark.last.len());
+        let size = mark.bytes + bytes.len() as u64;
         let text = text(path, bytes)?;
-        Ok(Some(Self { text }))
+        let header = mark.header.clone();
+        Ok(Some(Self { header, text, before: mark.lines, bytes: size }))
+    }
+
+    /// Where the next reading begins; `before` is the mark of the reading that this one followed.
+    pub fn mark(&self, before: Option<&Mark>) -> Mark {
+        let mut last = before.map_or(Vec::new(), |mark| mark.last.clone());
+        last.extend_from_slice(self.text.as_bytes());
+        last.drain(..last.len().saturating_sub(RECOGNISED));
+        Mark {
+            bytes: self.bytes,
+            lines: self.before + self.text.matches('\n').count(),
+            header: self.header.clone(),
+            last,
+        }
     }
 
     /// Whether there is no line, not even a header.
     pub fn is_empty(&self) -> bool {
-        self.text.is_empty()
+        self.bytes == 0
     }
 
     /// The first line.
     pub fn header(&self) -> &str {
-        self.text.lines().next().unwrap_or_default().trim_end()
+        &self.header
     }
 
     /// Hands the cells of every row to `each`.
@@ -59,8 +116,8 @@ impl Lines {
         }
         let columns = header.split(',').count();
         let mut cells: Vec<&str> = Vec::with_capacity(columns);
-        for (index, line) in self.text.split_inclusive('\n').enumerate().skip(1) {
-            let number = index + 1;
+        for (index, line) in self.text.split_inclusive('\n').enumerate() {
+            let number = self.before + index + 1;
             let Some(line) = line.strip_suffix('\n') else {
                 return Err(wrong(number, format!("the line is cut off, got {line:?}")));
             };
@@ -78,10 +135,12 @@ impl Lines {
 /// Hands the cells of every row of a whole table to `each`; `false` where there is no such file.
 pub(super) fn table<const N: usize>(
     path: &Path,
+    reading: Reading,
     header: &str,
     mut each: impl FnMut([&str; N]) -> Result<(), String>,
 ) -> Result<bool, ReadError> {
-    let Some(lines) = Lines::read(path, Ending::Whole)? else { return Ok(false) };
+    let whole = Reading { ending: Ending::Whole, ..reading };
+    let Some(lines) = Lines::read(path, whole)? else { return Ok(false) };
     lines.rows(path, header, |cells| {
         each(cells.try_into().expect("as many cells as the header has columns"))
     })?;
@@ -122,22 +181,33 @@ pub(super) fn missing(path: &Path) -> ReadError {
     ReadError::File { path: path.to_path_buf(), line: None, message: "the file is missing".to_owned() }
 }
 
-pub(super) fn required(path: &Path) -> Result<String, ReadError> {
-    let bytes = optional_bytes(path)?.ok_or_else(|| missing(path))?;
+pub(super) fn required(path: &Path, reading: Reading) -> Result<String, ReadError> {
+    let bytes = optional_bytes(path, reading, 0)?.ok_or_else(|| missing(path))?;
     text(path, bytes)
 }
 
 /// A table of a run that is larger is not read: a hundred million rows have less.
 const LARGEST_FILE: u64 = 4 << 30;
 
-fn optional_bytes(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
-    match regular::contents(path, LARGEST_FILE) {
+/// The bytes of a file from a place on; `None` where there is no such file.
+fn optional_bytes(path: &Path, reading: Reading, from: u64) -> Result<Option<Vec<u8>>, ReadError> {
+    let file = match reading.below.map(|root| (root, path.strip_prefix(root))) {
+        None => regular::open(path),
+        Some((root, Ok(below))) => beneath::open(root, below),
+        Some((_, Err(_))) => Err(io::ErrorKind::NotFound.into()),
+    };
+    match file.and_then(|file| regular::contents_from(file, from, LARGEST_FILE)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             Err(ReadError::File { path: path.to_path_buf(), line: None, message: error.to_string() })
         }
     }
+}
+
+/// The length of the lines that have an end.
+fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1)
 }
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<String, ReadError> {
@@ -151,8 +221,8 @@ fn text(path: &Path, bytes: Vec<u8>) -> Result<String, ReadError> {
     })
 }
 
-pub(super) fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReadError> {
-    let Some(bytes) = optional_bytes(path)? else { return Ok(None) };
+pub(super) fn json<T: DeserializeOwned>(path: &Path, reading: Reading) -> Result<Option<T>, ReadError> {
+    let Some(bytes) = optional_bytes(path, reading, 0)? else { return Ok(None) };
     serde_json::from_slice(&bytes).map(Some).map_err(|error| ReadError::File {
         path: path.to_path_buf(),
         line: Some(error.line()).filter(|&line| line > 0),

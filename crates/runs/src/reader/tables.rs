@@ -2,23 +2,41 @@
 
 use std::path::Path;
 
-use super::files::{Ending, Lines, below, finite, level_of, optional, table, whole};
+use super::files::{Ending, Lines, Mark, Reading, below, finite, level_of, optional, table, whole};
 use super::{Achieved, Atom, Choice, Prediction, ReadError, Reference};
 use crate::schema::{EpisodeRow, EvaluationColumns, EvaluationRow, SummaryLevel, TaskFacts};
 
 /// How far from 1 the probabilities of a law may sum.
 const SUM_TOLERANCE: f64 = 1e-6;
 
-/// `episodes.csv`, which begins with the episode `first` where that is known; `None` where there is no such file.
+/// The rows of a log, and how far it was read; no mark where it has to be read from its beginning the next time.
+pub(super) type Log<T> = (T, Option<Mark>);
+
+/// The lines of a log that are new, and the rows that are known; all lines and no rows if the log is another one.
+fn appended<T: Default>(
+    path: &Path,
+    reading: Reading,
+    past: Option<Log<T>>,
+) -> Result<Option<(Lines, T, Option<Mark>)>, ReadError> {
+    if let Some((rows, Some(mark))) = past
+        && let Some(lines) = Lines::read_on(path, reading, &mark)?
+    {
+        return Ok(Some((lines, rows, Some(mark))));
+    }
+    Ok(Lines::read(path, reading)?.map(|lines| (lines, T::default(), None)))
+}
+
+/// `episodes.csv`, which begins with the episode `first` where that is known; `None` where there is no such file. Rows that were read
+/// before are not read again.
 pub(super) fn episodes(
     path: &Path,
     first: Option<usize>,
-    ending: Ending,
-) -> Result<Option<Vec<EpisodeRow>>, ReadError> {
-    let Some(lines) = Lines::read(path, ending)? else { return Ok(None) };
-    let mut rows: Vec<EpisodeRow> = Vec::new();
-    if lines.is_empty() && ending == Ending::MayBeCut {
-        return Ok(Some(rows));
+    reading: Reading,
+    past: Option<Log<Vec<EpisodeRow>>>,
+) -> Result<Option<Log<Vec<EpisodeRow>>>, ReadError> {
+    let Some((lines, mut rows, before)) = appended(path, reading, past)? else { return Ok(None) };
+    if lines.is_empty() && reading.ending == Ending::MayBeCut {
+        return Ok(Some((rows, None)));
     }
     let with_step = lines.header() == EpisodeRow::header(true);
     lines.rows(path, EpisodeRow::header(with_step), |cells| {
@@ -37,7 +55,7 @@ pub(super) fn episodes(
         rows.push(row);
         Ok(())
     })?;
-    Ok(Some(rows))
+    Ok(Some((rows, Some(lines.mark(before.as_ref())))))
 }
 
 fn in_order(what: &str, got: usize, want: usize) -> Result<(), String> {
@@ -51,19 +69,21 @@ fn in_order(what: &str, got: usize, want: usize) -> Result<(), String> {
 pub(super) fn evaluations(
     path: &Path,
     levels: &[SummaryLevel],
-    ending: Ending,
-) -> Result<Option<Vec<Vec<EvaluationRow>>>, ReadError> {
-    let Some(lines) = Lines::read(path, ending)? else { return Ok(None) };
-    let mut rows: Vec<Vec<EvaluationRow>> = vec![Vec::new(); levels.len()];
-    if lines.is_empty() && ending == Ending::MayBeCut {
-        return Ok(Some(rows));
+    reading: Reading,
+    past: Option<Log<Vec<Vec<EvaluationRow>>>>,
+) -> Result<Option<Log<Vec<Vec<EvaluationRow>>>>, ReadError> {
+    let past = past.filter(|(rows, _)| rows.len() == levels.len());
+    let Some((lines, mut rows, before)) = appended(path, reading, past)? else { return Ok(None) };
+    rows.resize(levels.len(), Vec::new());
+    if lines.is_empty() && reading.ending == Ending::MayBeCut {
+        return Ok(Some((rows, None)));
     }
     let wrong = |line, message| ReadError::File { path: path.to_path_buf(), line, message };
     let columns = EvaluationColumns::of_header(lines.header()).ok_or_else(|| {
         let all = EvaluationColumns { gap: true, regret: true, ..EvaluationColumns::default() };
         wrong(Some(1), format!("want columns like {}, got {:?}", all.header(), lines.header()))
     })?;
-    let mut count = 0;
+    let mut count = rows.iter().map(Vec::len).sum::<usize>();
     lines.rows(path, &columns.header(), |cells| {
         let level = count % levels.len();
         let row = evaluation(columns, cells, &levels[level])?;
@@ -99,14 +119,17 @@ pub(super) fn evaluations(
         Ok(())
     })?;
     let rounds = count / levels.len();
-    if ending == Ending::Whole && count % levels.len() != 0 {
+    let complete = count % levels.len() == 0;
+    if reading.ending == Ending::Whole && !complete {
         let message = format!("want an evaluation of each of {} levels in the last round", levels.len());
         return Err(wrong(None, message));
     }
     for level in &mut rows {
         level.truncate(rounds);
     }
-    Ok(Some(rows))
+    // A round without all levels was left out, so its lines have to be read again.
+    let mark = complete.then(|| lines.mark(before.as_ref()));
+    Ok(Some((rows, mark)))
 }
 
 fn evaluation(
@@ -155,9 +178,9 @@ fn evaluation(
     })
 }
 
-pub(super) fn reference(path: &Path) -> Result<Option<Vec<Reference>>, ReadError> {
+pub(super) fn reference(path: &Path, reading: Reading) -> Result<Option<Vec<Reference>>, ReadError> {
     let mut rows = Vec::new();
-    let found = table(path, "policy,tau,quantile,mean", |[policy, tau, quantile, mean]| {
+    let found = table(path, reading, "policy,tau,quantile,mean", |[policy, tau, quantile, mean]| {
         rows.push(Reference {
             policy: policy.to_owned(),
             tau: level_of("tau", tau)?,
@@ -169,9 +192,13 @@ pub(super) fn reference(path: &Path) -> Result<Option<Vec<Reference>>, ReadError
     Ok(found.then_some(rows))
 }
 
-pub(super) fn policy(path: &Path, problem: Option<&TaskFacts>) -> Result<Option<Vec<Choice>>, ReadError> {
+pub(super) fn policy(
+    path: &Path,
+    reading: Reading,
+    problem: Option<&TaskFacts>,
+) -> Result<Option<Vec<Choice>>, ReadError> {
     let mut rows = Vec::new();
-    let found = table(path, "tau,stage,state,action", |[tau, stage, state, action]| {
+    let found = table(path, reading, "tau,stage,state,action", |[tau, stage, state, action]| {
         let choice = Choice {
             tau: optional("tau", tau)?,
             stage: whole("stage", stage)?,
@@ -189,9 +216,9 @@ pub(super) fn policy(path: &Path, problem: Option<&TaskFacts>) -> Result<Option<
     Ok(found.then_some(rows))
 }
 
-pub(super) fn law(path: &Path) -> Result<Option<Vec<Atom>>, ReadError> {
+pub(super) fn law(path: &Path, reading: Reading) -> Result<Option<Vec<Atom>>, ReadError> {
     let mut rows: Vec<Atom> = Vec::new();
-    let found = table(path, "tau,return,probability", |[tau, value, probability]| {
+    let found = table(path, reading, "tau,return,probability", |[tau, value, probability]| {
         let atom = Atom {
             tau: optional("tau", tau)?,
             value: finite("return", value)?,
@@ -219,10 +246,11 @@ pub(super) fn law(path: &Path) -> Result<Option<Vec<Atom>>, ReadError> {
 
 pub(super) fn predictions(
     path: &Path,
+    reading: Reading,
     problem: Option<&TaskFacts>,
 ) -> Result<Option<Vec<Prediction>>, ReadError> {
     let mut rows = Vec::new();
-    let found = table(path, "critic,action,level,value", |[critic, action, level, value]| {
+    let found = table(path, reading, "critic,action,level,value", |[critic, action, level, value]| {
         let action = whole("action", action)?;
         if let Some(problem) = problem {
             below("action", action, problem.actions.len())?;
@@ -234,9 +262,9 @@ pub(super) fn predictions(
     Ok(found.then_some(rows))
 }
 
-pub(super) fn achieved(path: &Path) -> Result<Option<Vec<Achieved>>, ReadError> {
+pub(super) fn achieved(path: &Path, reading: Reading) -> Result<Option<Vec<Achieved>>, ReadError> {
     let mut rows = Vec::new();
-    let found = table(path, "tau,quantile,mean", |[tau, quantile, mean]| {
+    let found = table(path, reading, "tau,quantile,mean", |[tau, quantile, mean]| {
         rows.push(Achieved {
             tau: level_of("tau", tau)?,
             quantile: finite("quantile", quantile)?,

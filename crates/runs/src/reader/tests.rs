@@ -1,5 +1,6 @@
 //! Runs written by hand, whole, damaged and cut at every byte.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use super::*;
@@ -455,4 +456,84 @@ fn every_prefix_of_every_file_of_an_unfinished_run_is_read_or_refused() {
     // A damaged row in the middle is an error in an unfinished run, too.
     files.put("seed-7/episodes.csv", &EPISODES.replace("0.25", "x"));
     assert!(files.read().unwrap_err().contains("episodes.csv: line 2: episode_return must be"));
+}
+
+/// Logs of an unfinished run with so many episodes; every one is evaluated.
+fn grown(files: &Written, episodes: usize) {
+    let mut rows = format!("{EPISODES_HEADER}\n");
+    let mut evaluations = format!("{EVALUATIONS_HEADER}\n");
+    for episode in 0..=episodes {
+        if episode > 0 {
+            let _ = writeln!(rows, "{episode},0.{},2", episode % 10);
+        }
+        for tau in [0.1, 0.5] {
+            let _ = writeln!(evaluations, "{episode},{tau},0.25,0.2,0.5,0,0");
+        }
+    }
+    files.put("seed-7/episodes.csv", &rows);
+    files.put("seed-7/evaluations.csv", &evaluations);
+}
+
+#[test]
+fn a_followed_run_is_the_run_however_its_logs_change() {
+    let files = written(&unfinished_run());
+    let mut follower = Follower::new(files.dir.path(), None);
+    let mut same = |what: &str| {
+        let followed = follower.read().map(|run| run.clone()).map_err(|error| error.to_string());
+        assert_eq!(followed, Run::read(files.dir.path()).map_err(|error| error.to_string()), "{what}");
+    };
+    for episodes in [0, 1, 50, 51, 51, 400] {
+        grown(&files, episodes);
+        same("the logs grow");
+    }
+    let path = files.dir.path().join("seed-7/evaluations.csv");
+    let whole = fs::read_to_string(&path).unwrap();
+    for cut in [3, 30, 60, 200] {
+        fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+        same("the end of a log is torn, or a round lacks a level");
+        fs::write(&path, &whole).unwrap();
+        same("the log goes on");
+    }
+    grown(&files, 30);
+    same("a run that is resumed begins with fewer rows");
+    files.put("seed-7/episodes.csv", &format!("{EPISODES_HEADER}\nx\n"));
+    same("a damaged row");
+    grown(&files, 60);
+    same("after an error");
+    fs::remove_file(&path).unwrap();
+    same("a log is gone");
+}
+
+#[test]
+fn a_followed_run_reads_only_the_rows_that_were_appended() {
+    let files = written(&unfinished_run());
+    grown(&files, 400);
+    let mut follower = Follower::new(files.dir.path(), None);
+    follower.read().unwrap();
+    assert!(follower.is_growing());
+    // The first row is damaged, which only a reader of the first row can notice.
+    grown(&files, 401);
+    let path = files.dir.path().join("seed-7/episodes.csv");
+    let rows = fs::read_to_string(&path).unwrap().replacen("\n1,", "\nx,", 1);
+    fs::write(&path, rows).unwrap();
+    assert_eq!(follower.read().unwrap().seeds[0].episodes.len(), 401);
+    assert!(files.read().is_err());
+    // An error in a new row has the right line: a header and 401 rows are before it.
+    let mut log = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    std::io::Write::write_all(&mut log, b"402,y,2\n").unwrap();
+    let error = follower.read().unwrap_err().to_string();
+    assert!(error.contains("line 403: episode_return must be"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_unless_the_directory_must_not_be_left() {
+    let files = written(&unfinished_run());
+    let aside = files.dir.path().join("aside.csv");
+    let log = files.dir.path().join("seed-7/episodes.csv");
+    fs::rename(&log, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &log).unwrap();
+    assert_eq!(files.read().unwrap().seeds[0].episodes.len(), 2);
+    let error = Run::read_below(files.dir.path(), files.dir.path()).unwrap_err().to_string();
+    assert!(error.contains("episodes.csv"), "{error}");
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::files::{Ending, json};
-use super::{ReadError, Run, SeedRecord, SeedState, State, check_levels, record, tables};
+use super::files::{Reading, json};
+use super::{Past, ReadError, Run, SeedRecord, SeedState, State, check_levels, record, tables};
 use crate::run_dir::{RunDir, SeedDir};
 use crate::schema::{SeedProgress, Summary, SummaryLevel, TaskFacts};
 
@@ -63,20 +63,26 @@ impl RunSettings {
     }
 }
 
-pub(super) fn read(dir: &RunDir, config: String) -> Result<Run, ReadError> {
+/// Reads a run; the rows that `past` has are not read again, and it gets the marks of this reading.
+pub(super) fn read(
+    dir: &RunDir,
+    config: String,
+    reading: Reading,
+    past: &mut Past,
+) -> Result<Run, ReadError> {
     // Checked before the rows are read: a run that ends in between counts as running, and the rows that were read are correct.
     let running = dir.is_locked();
     let settings = settings(&dir.config(), &config)?;
-    let problem = json::<TaskFacts>(&dir.problem())?;
+    let problem = json::<TaskFacts>(&dir.problem(), reading)?;
     let levels = settings.run.levels(problem.as_ref());
     check_levels(&dir.config(), &levels)?;
-    let reference = tables::reference(&dir.reference())?;
+    let reference = tables::reference(&dir.reference(), reading)?;
     let mut records = Vec::new();
     let mut states = Vec::new();
     for &seed in &settings.run.seeds {
         let files = dir.seed(seed);
-        let record = record(seed, &files, &levels, problem.as_ref(), Ending::MayBeCut)?;
-        states.push(SeedState { seed, progress: progress(&files, &record, &settings.run) });
+        let record = record(seed, &files, &levels, problem.as_ref(), reading, past)?;
+        states.push(SeedState { seed, progress: progress(&files, &record, &settings.run, reading) });
         if !record.episodes.is_empty() || !record.evaluations[0].is_empty() {
             records.push(record);
         }
@@ -104,7 +110,7 @@ fn settings(path: &Path, text: &str) -> Result<Settings, ReadError> {
 /// `progress.json`, unless the rows are further.
 ///
 /// The file is a heartbeat. It may be missing or unreadable: the rows also say how far the seed is.
-fn progress(dir: &SeedDir, record: &SeedRecord, run: &RunSettings) -> SeedProgress {
+fn progress(dir: &SeedDir, record: &SeedRecord, run: &RunSettings, reading: Reading) -> SeedProgress {
     let evaluated = record.evaluations[0].last();
     let episodes = record.last_episode().max(evaluated.map_or(0, |row| row.episode));
     let steps = record.episode_steps().last().copied().unwrap_or(0);
@@ -118,7 +124,7 @@ fn progress(dir: &SeedDir, record: &SeedRecord, run: &RunSettings) -> SeedProgre
         done: false,
         time: 0.0,
     };
-    match json::<SeedProgress>(&dir.progress()) {
+    match json::<SeedProgress>(&dir.progress(), reading) {
         Ok(Some(mut heartbeat)) => {
             heartbeat.episodes = heartbeat.episodes.max(episodes);
             heartbeat.steps = heartbeat.steps.max(steps);

@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 
 use bqrl_math::law::ReturnLaw;
-use bqrl_mdp::model::Problem;
-use bqrl_mdp::plan::{PlannedPolicy, Planner, QuantilePlan};
+use bqrl_mdp::evaluate::Evaluation;
+use bqrl_mdp::model::{Grid, Model, Problem};
+use bqrl_mdp::plan::{Planner, QuantilePlan};
 use bqrl_mdp::returns::Rounding;
 use bqrl_mdp::trajectory::AugmentedInput;
+use bqrl_report::policy_map::{self, GridMap, Stroke, arrow, is_named};
 use hyper::body::Bytes;
 use serde::Serialize;
 
-use super::{Dial, MOST_OUTLOOK, Planned};
+use super::buffered::SHARES;
+use super::{Dial, MOST_OUTLOOK, Planned, kept_cells};
 
 /// Updates of the backward pass that a plan may cost in all: several seconds.
 const MOST_UPDATES: u64 = 5_000_000_000;
@@ -32,6 +35,9 @@ struct Answer<'a> {
     problem: &'a str,
     states: &'a [String],
     actions: &'a [String],
+    /// One per action, as in reports.
+    colours: Vec<String>,
+    grid: Option<GridAnswer>,
     horizon: usize,
     ordered: bool,
     exact: bool,
@@ -44,6 +50,16 @@ struct Answer<'a> {
     neutral: Outcome,
     levels: &'a [Level],
     plans: Vec<Plan>,
+}
+
+/// The map of a grid world, as in reports.
+#[derive(Serialize)]
+struct GridAnswer {
+    columns: usize,
+    /// A word per cell, row by row: empty for open ground.
+    letters: Vec<String>,
+    /// A path in a square from −1 to 1 per action; `null` for actions that are no direction.
+    arrows: Vec<Option<String>>,
 }
 
 /// One level.
@@ -63,8 +79,9 @@ pub struct Level {
     pub mean: f64,
 }
 
-#[derive(Serialize)]
-struct Outcome {
+/// A law as it is drawn.
+#[derive(PartialEq, Serialize)]
+pub struct Outcome {
     mean: f64,
     values: Vec<f64>,
     probabilities: Vec<f64>,
@@ -72,8 +89,9 @@ struct Outcome {
     merged: bool,
 }
 
-#[derive(Serialize)]
-struct Plan {
+/// A policy as it is drawn.
+#[derive(PartialEq, Serialize)]
+pub struct Plan {
     target: f64,
     #[serde(flatten)]
     outcome: Outcome,
@@ -81,16 +99,23 @@ struct Plan {
     map: Vec<String>,
     /// Whether the map is at c = 0 everywhere.
     at_zero: bool,
+    /// For a grid world, a letter per cell: the action of most periods, or `.`; and whether there are others: `1` or `0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usual: Option<[String; 2]>,
+}
+
+/// Plans exactly, or with rounded returns if there are too many.
+pub fn planner(model: &Model) -> Result<Planner<'static>, String> {
+    let quiet: bqrl_mdp::plan::Progress<'static> = &|_, _, _| {};
+    Planner::exact(model, quiet)
+        .or_else(|_| Planner::rounded(model, GRID, Rounding::Down, quiet))
+        .map_err(|error| error.to_string())
 }
 
 /// Plans every level.
 pub fn dial(problem: Problem) -> Result<Dial, String> {
     let model = &problem.model;
-    let quiet: bqrl_mdp::plan::Progress<'static> = &|_, _, _| {};
-    let planner = match Planner::exact(model, quiet) {
-        Ok(planner) => planner,
-        Err(_) => Planner::rounded(model, GRID, Rounding::Down, quiet).map_err(|error| error.to_string())?,
-    };
+    let planner = planner(model)?;
     let taus: Vec<f64> = (1..100).map(|percent| f64::from(percent) / 100.0).collect();
     // The first pass is done; its cost predicts that of the others. An evaluation costs about as much.
     let pass = planner.cost().1.max(1);
@@ -117,14 +142,9 @@ pub fn dial(problem: Problem) -> Result<Dial, String> {
             plan
         } else {
             let typical = planner.evaluator().typical_collected(&policy);
-            answers.push(Plan {
-                target: rounded(best.value),
-                outcome: outcome(&evaluation.law, evaluation.mean),
-                map: map(&problem, &policy, &typical, &stages, &rows),
-                at_zero: typical.iter().flatten().flatten().all(|&collected| collected == 0.0),
-            });
-            let column = |&stage: &usize| rows.iter().map(|&state| typical[stage][state]).collect();
-            let typical = stages.iter().map(column).collect();
+            let axes = Axes { stages: &stages, rows: &rows };
+            answers.push(Plan::new(&problem, axes, &|x| policy.action(x), &evaluation, best.value, &typical));
+            let typical = kept_cells(axes, &typical);
             plans.push(Planned { target: best.value, policy, typical });
             same.push((plans.len() - 1, evaluation.law.clone()));
             plans.len() - 1
@@ -141,8 +161,10 @@ pub fn dial(problem: Problem) -> Result<Dial, String> {
     let max_mean = planner.max_mean();
     let answer = Answer {
         problem: &problem.name,
-        states: &problem.states,
+        states: problem.state_labels(),
         actions: &problem.actions,
+        colours: policy_map::colours(&problem.actions),
+        grid: grid_answer(&problem),
         horizon: model.horizon(),
         ordered: problem.ordered,
         exact: planner.is_exact(),
@@ -157,7 +179,9 @@ pub fn dial(problem: Problem) -> Result<Dial, String> {
     let json: Bytes = serde_json::to_vec(&answer).expect("plain numbers and text serialise").into();
     // A policy has a table of its own if its mean was raised: at most a byte for each update of the pass that made it.
     let tables = if refine > 0 { plans.len() } else { 1 } * pass as usize;
-    let bytes = json.len() + tables + plans.len() * stages.len() * rows.len() * 16 + 8 * MOST_OUTLOOK;
+    let cells = plans.len() * stages.len() * rows.len() * 16;
+    // The plans with β > 0, if somebody asks for them, are about as many again for each share.
+    let bytes = (1 + SHARES.len()) * (json.len() + tables + cells) + 8 * MOST_OUTLOOK;
     Ok(Dial {
         json,
         bytes,
@@ -168,6 +192,7 @@ pub fn dial(problem: Problem) -> Result<Dial, String> {
         plans,
         planner: Mutex::new(planner),
         outlook: OnceLock::new(),
+        buffered: OnceLock::new(),
         problem,
     })
 }
@@ -186,21 +211,78 @@ fn map_axes(problem: &Problem) -> (Vec<usize>, Vec<usize>) {
     ((0..model.horizon()).step_by(stride).collect(), rows)
 }
 
-fn map(
-    problem: &Problem,
-    policy: &PlannedPolicy,
-    typical: &[Vec<Option<f64>>],
-    stages: &[usize],
-    rows: &[usize],
-) -> Vec<String> {
-    if problem.actions.len() > LETTERS.len() {
-        return Vec::new();
+impl Plan {
+    /// A policy with its law, as it is drawn.
+    pub fn new(
+        problem: &Problem,
+        axes: Axes<'_>,
+        policy: &dyn Fn(&AugmentedInput) -> usize,
+        evaluation: &Evaluation,
+        target: f64,
+        typical: &[Vec<Option<f64>>],
+    ) -> Self {
+        let letter = |stage: usize, state: usize| match typical[stage][state] {
+            Some(collected) => char::from(LETTERS[policy(&AugmentedInput { stage, state, collected })]),
+            None => '.',
+        };
+        let column = |&stage: &usize| axes.rows.iter().map(|&state| letter(stage, state)).collect();
+        let drawable = problem.actions.len() <= LETTERS.len();
+        let map: Vec<String> = if drawable { axes.stages.iter().map(column).collect() } else { Vec::new() };
+        let usual = grid(problem).filter(|_| drawable).map(|_| usual(problem, axes, &map));
+        Self {
+            target: rounded(target),
+            outcome: outcome(&evaluation.law, evaluation.mean),
+            map,
+            at_zero: typical.iter().flatten().flatten().all(|&collected| collected == 0.0),
+            usual,
+        }
     }
-    let letter = |stage: usize, state: usize| match typical[stage][state] {
-        Some(collected) => char::from(LETTERS[policy.action(&AugmentedInput { stage, state, collected })]),
-        None => '.',
+}
+
+/// The map of a problem whose states are the cells of a grid.
+fn grid(problem: &Problem) -> Option<&Grid> {
+    let grid = problem.data.look.grid.as_ref()?;
+    GridMap::new(grid.columns, &grid.letters, problem.states.len()).map(|_| grid)
+}
+
+fn grid_answer(problem: &Problem) -> Option<GridAnswer> {
+    let grid = grid(problem)?;
+    let letter = |letter: char| if is_named(letter) { letter.to_string() } else { String::new() };
+    let path = |strokes: [Stroke; 3]| {
+        strokes.iter().fold(String::new(), |path, [from, to]| {
+            path + &format!("M{} {}L{} {}", from.0, from.1, to.0, to.1)
+        })
     };
-    stages.iter().map(|&stage| rows.iter().map(|&state| letter(stage, state)).collect()).collect()
+    Some(GridAnswer {
+        columns: grid.columns,
+        letters: grid.letters.chars().map(letter).collect(),
+        arrows: problem.actions.iter().map(|action| arrow(action).map(path)).collect(),
+    })
+}
+
+/// What a policy does in each cell of a grid in most of the periods that are shown.
+fn usual(problem: &Problem, axes: Axes<'_>, map: &[String]) -> [String; 2] {
+    let mut cells = vec![vec![None; problem.states.len()]; map.len()];
+    for (stage, column) in cells.iter_mut().zip(map) {
+        for (&state, letter) in axes.rows.iter().zip(column.bytes()) {
+            stage[state] = LETTERS.iter().position(|&known| known == letter);
+        }
+    }
+    let cell = |state: usize| match policy_map::usual(&cells, state) {
+        Some((action, changes)) => (char::from(LETTERS[action]), if changes { '1' } else { '0' }),
+        None => ('.', '0'),
+    };
+    let (actions, changes) = (0..problem.states.len()).map(cell).unzip();
+    [actions, changes]
+}
+
+/// The columns and rows of a policy map.
+#[derive(Clone, Copy)]
+pub struct Axes<'a> {
+    /// Stages.
+    pub stages: &'a [usize],
+    /// States.
+    pub rows: &'a [usize],
 }
 
 /// A law as it is drawn: with at most [`ATOMS`] atoms, each the mean of those that it stands for.
@@ -221,7 +303,7 @@ fn outcome(law: &ReturnLaw, mean: f64) -> Outcome {
 }
 
 /// Nine digits: more than a picture shows, and fewer bytes.
-fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     format!("{value:.8e}").parse().expect("a number that was just written")
 }
 

@@ -1,10 +1,10 @@
-//! An episode under a plan, step by step: what is offered, what is chosen, what is still missing.
+//! An episode under a plan or under the policy of a run, step by step: what is offered, what is chosen, what is still missing.
 
 use bqrl_math::rng::{Purpose, stream};
 use bqrl_mdp::env::Env;
 use bqrl_mdp::model::Problem;
+use bqrl_mdp::plan::Planner;
 use bqrl_mdp::plan::outlook::Outlook;
-use bqrl_mdp::plan::{PlannedPolicy, Planner};
 use bqrl_mdp::tabular::TabularEnv;
 use bqrl_mdp::trajectory::{AugmentedInput, End, Observation};
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub fn episode(
     problem: &Problem,
     planner: &Planner<'_>,
     outlook: &Outlook,
-    policy: &PlannedPolicy,
+    policy: &dyn Fn(&AugmentedInput) -> usize,
     target: f64,
     seed: u64,
 ) -> Episode {
@@ -58,7 +58,7 @@ pub fn episode(
         let x = AugmentedInput { stage, state, collected };
         let actions = planner.actions_at(outlook, &x, target);
         let chance = actions.iter().map(|action| action.chance).fold(0.0, f64::max);
-        let action = policy.action(&x);
+        let action = policy(&x);
         let step = env.step(action, &mut rng);
         let reward = problem.model.discount_at(stage) * step.reward;
         steps.push(Turn { stage, state, collected, chance, action, reward });

@@ -2,16 +2,15 @@
 
 use std::{fs, io};
 
-use bqrl_lab::config::{Config, ProblemConfig};
 use bqrl_mdp::csv::{self, CsvError, Given};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems;
-use bqrl_runs::run_dir::RunDir;
 use serde::Serialize;
 
 use crate::files;
 use crate::request::Query;
 use crate::shelf::{LARGEST_MODEL, Shelf};
+use crate::trained;
 
 /// The horizon of an MDP file, unless the address or the file has one.
 pub const DEFAULT_HORIZON: usize = 10;
@@ -52,11 +51,7 @@ impl Source {
             if !problems::names().any(|known| known == name) {
                 return Err(format!("there is no problem {name:?}"));
             }
-            let parameters = query.0.iter().filter_map(|(key, value)| {
-                Some((key.strip_prefix("env.")?.to_owned(), value.clone()))
-                    .filter(|(_, value)| !value.is_empty())
-            });
-            return Ok(Self::BuiltIn(name.to_owned(), parameters.collect()));
+            return Ok(Self::BuiltIn(name.to_owned(), query.parameters()));
         }
         if let Some(path) = query.get("file") {
             if !seen.files.iter().any(|known| known == path) {
@@ -143,16 +138,9 @@ impl Source {
                 problem.map_err(|error| format!("{path}: {error}"))
             }
             Self::Run(id) => {
-                let dir = RunDir::open_to_read(&shelf.run_path(id)).map_err(|error| error.to_string())?;
-                dir.refuse_links().map_err(|error| error.to_string())?;
-                let config: ProblemConfig = Config::of_run(&dir).map_err(|error| error.to_string())?.problem;
-                // A configuration may name any file of the machine. Only the copy in the run is read.
-                let built_in = problems::names().any(|name| name == config.name);
-                let copied = config.copy.as_ref().and_then(|copy| fs::metadata(copy).ok());
-                if !built_in && copied.is_none_or(|copy| copy.len() > LARGEST_MODEL) {
-                    return Err(format!("{id} has no table of its problem that could be planned"));
-                }
-                config.load().map_err(|error| error.to_string())
+                let path = shelf.run_path(id);
+                let config = trained::config(&path, id)?;
+                trained::problem(&path, id, &config.problem)
             }
         }
     }
@@ -160,7 +148,7 @@ impl Source {
     /// What the seeds of a run attained, where one agent serves every level.
     pub fn attained(&self, shelf: &Shelf) -> Vec<Attained> {
         let Self::Run(id) = self else { return Vec::new() };
-        let of = |run: bqrl_runs::reader::Run| {
+        let of = |run: &bqrl_runs::reader::Run| {
             let seeds = run.seeds.iter().map(|seed| {
                 let served = seed.achieved.iter().flatten().map(|row| (row.tau, row.quantile, row.mean));
                 let last = seed.evaluations.iter().filter_map(|rows| rows.last());

@@ -6,6 +6,7 @@ use bqrl_mdp::problems;
 use bqrl_report::{escape, four_digits};
 use hyper::StatusCode;
 
+use super::play_page;
 use crate::dial::{Dial, DialError, Dials, Source};
 use crate::reply::Reply;
 use crate::request::{Query, encode};
@@ -70,9 +71,10 @@ fn choose(seen: &crate::shelf::Seen) -> Reply {
         html += "</ul>\n";
     }
     html += "<h2>Problems of runs</h2>\n";
-    let runs: Vec<_> = seen.runs.values().filter(|card| card.error.is_none()).collect();
+    let runs: Vec<_> =
+        seen.runs.values().filter(|card| card.error.is_none() && !play_page::is_game(card)).collect();
     if runs.is_empty() {
-        html += "<p class=\"muted\">There are no runs in this directory.</p>\n";
+        html += "<p class=\"muted\">There are none in this directory.</p>\n";
     } else {
         html += "<ul>\n";
         for card in runs {

@@ -10,10 +10,15 @@
 //! | `/api/table?run=ID&path=seed-42/episodes.csv&rows=1000` | a table with fewer rows |
 //! | `/files?run=ID&path=…` | a whole file |
 //! | `/api/dial?…`, `/api/cell?…`, `/api/play?…` | the dial's plans, a cell, an episode |
+//! | `/api/buffered?…` | the dial's plans for β > 0 |
+//! | `/api/served?run=ID&who=SEED` | the policies of a run at every level |
+//! | `/play?game=NAME`, `/play?run=ID&who=SEED` | a game to watch |
+//! | `/api/game?…&tau=T&seed=N` | its positions |
 //! | `/events` | which runs changed (see `live`) |
 
 mod dial_page;
 mod overview;
+mod play_page;
 mod run_page;
 mod settings;
 
@@ -27,6 +32,7 @@ use serde_json::json;
 
 use crate::dial::{DialError, Dials, Source};
 use crate::files;
+use crate::game;
 use crate::reply::Reply;
 use crate::request::{Query, Request, encode};
 use crate::shelf::Shelf;
@@ -66,10 +72,12 @@ fn failed(status: StatusCode, message: &str) -> Reply {
 }
 
 /// Assets, inside the program.
-const ASSETS: [(&str, &str, &str); 5] = [
+const ASSETS: [(&str, &str, &str); 7] = [
     ("dial.js", "text/javascript; charset=utf-8", include_str!("../../assets/dial.js")),
     ("draw.js", "text/javascript; charset=utf-8", include_str!("../../assets/draw.js")),
+    ("game.js", "text/javascript; charset=utf-8", include_str!("../../assets/game.js")),
     ("live.js", "text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
+    ("map.js", "text/javascript; charset=utf-8", include_str!("../../assets/map.js")),
     ("play.js", "text/javascript; charset=utf-8", include_str!("../../assets/play.js")),
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];
@@ -88,9 +96,11 @@ impl Site {
             "" => overview::page(&self.shelf.look(), query),
             "compare" => self.compare(query),
             "dial" => dial_page::page(&self.dials, &self.shelf, query),
+            "play" => play_page::page(&self.shelf, query),
+            "api/game" => self.game(query),
             "api/runs" => self.runs(),
             "api/table" | "files" => return self.file(path == "files", query),
-            "api/dial" | "api/cell" | "api/play" => self.dial(path, query),
+            "api/dial" | "api/cell" | "api/play" | "api/served" | "api/buffered" => self.dial(path, query),
             "assets/page.css" => {
                 Reply::asset("text/css; charset=utf-8", bqrl_report::document::stylesheet() + STYLE)
             }
@@ -195,6 +205,25 @@ impl Site {
         }
     }
 
+    /// A game, played at random or by a seed of a run.
+    fn game(&self, query: &Query) -> Reply {
+        let made = || {
+            let number = |key: &str| query.number(key, "a whole number").map_err(DialError::Wrong);
+            let seed = number("seed")?.unwrap_or(1);
+            let Some(run) = query.get("run") else {
+                let game = game::named(query).map_err(DialError::Wrong)?;
+                return game::random(game, seed).map_err(DialError::Wrong);
+            };
+            if !self.shelf.look().runs.contains_key(run) {
+                return Err(DialError::Wrong(format!("there is no run {run:?} in the served directory")));
+            }
+            let who = number("who")?.ok_or_else(|| DialError::Wrong("who is missing".to_owned()))?;
+            let tau = query.number("tau", "a level in (0, 1)").map_err(DialError::Wrong)?;
+            self.dials.game(&self.shelf, (run, who), tau.unwrap_or(0.1), seed)
+        };
+        made().map_or_else(not_dialled, json_bytes)
+    }
+
     fn dial(&self, path: &str, query: &Query) -> Reply {
         let bad = |message: String| failed(StatusCode::BAD_REQUEST, &message);
         let source = match Source::of(query, &self.shelf) {
@@ -203,23 +232,58 @@ impl Site {
         };
         let dial = match self.dials.get(&source, &self.shelf) {
             Ok(dial) => dial,
-            Err(DialError::Busy) => {
-                return failed(StatusCode::SERVICE_UNAVAILABLE, "another problem is being planned");
-            }
-            Err(DialError::Wrong(message)) => return bad(message),
+            Err(error) => return not_dialled(error),
         };
-        let numbers = |a: &str, b: &str| -> Result<(usize, u64), String> {
-            let a = query.number(a, "a whole number")?.ok_or_else(|| format!("{a} is missing"))?;
-            Ok((a, query.number(b, "a whole number")?.ok_or_else(|| format!("{b} is missing"))?))
+        // Whose policy: the best one, or that of a seed of the run.
+        let who = match (&source, query.number("who", "a seed of the run")) {
+            (_, Err(message)) => return bad(message),
+            (Source::Run(run), Ok(Some(who))) => Some((run.as_str(), who)),
+            (_, Ok(Some(_))) => return bad("only a run has policies of its own".to_owned()),
+            (_, Ok(None)) => None,
+        };
+        if let Some((run, who)) = who {
+            let made = match (path, query.number("tau", "a level"), query.number("seed", "a whole number")) {
+                ("api/served", ..) => self.dials.served(&dial, &self.shelf, run, who).map(json_bytes),
+                ("api/play", Ok(Some(tau)), Ok(Some(seed))) => {
+                    let episode = self.dials.episode(&dial, &self.shelf, (run, who), tau, seed);
+                    episode.map(|episode| Reply::json(&episode))
+                }
+                _ => return bad("who goes with api/served, and with api/play, a tau and a seed".to_owned()),
+            };
+            return made.unwrap_or_else(not_dialled);
+        }
+        let numbers = |a: &str, b: &str| -> Result<(usize, u64), DialError> {
+            let number = |key: &str| {
+                let number = query.number::<u64>(key, "a whole number").map_err(DialError::Wrong)?;
+                number.ok_or_else(|| DialError::Wrong(format!("{key} is missing")))
+            };
+            Ok((number(a)? as usize, number(b)?))
         };
         let answer = match path {
+            "api/served" => Err(DialError::Wrong("who is missing".to_owned())),
+            "api/buffered" => self.dials.buffered(&dial).map(json_bytes),
             "api/cell" => numbers("stage", "state")
-                .and_then(|(stage, state)| dial.cell(stage, state as usize).map(|cell| Reply::json(&cell))),
+                .and_then(|(stage, state)| dial.cell(stage, state as usize))
+                .map(|cell| Reply::json(&cell)),
             "api/play" => numbers("plan", "seed")
-                .and_then(|(plan, seed)| dial.episode(plan, seed).map(|episode| Reply::json(&episode))),
-            _ => Ok(Reply { status: StatusCode::OK, kind: crate::reply::JSON, body: dial.json.clone() }),
+                .and_then(|(plan, seed)| dial.episode(query.get("buffered").is_some(), plan, seed))
+                .map(|episode| Reply::json(&episode)),
+            _ => Ok(json_bytes(dial.json.clone())),
         };
-        answer.unwrap_or_else(bad)
+        answer.unwrap_or_else(not_dialled)
+    }
+}
+
+/// JSON that is already written.
+fn json_bytes(body: Bytes) -> Reply {
+    Reply { status: StatusCode::OK, kind: crate::reply::JSON, body }
+}
+
+fn not_dialled(error: DialError) -> Reply {
+    match error {
+        // Not an error: the browser would write one to its console. The page asks again.
+        DialError::Busy => failed(StatusCode::ACCEPTED, "another problem is being planned"),
+        DialError::Wrong(message) => failed(StatusCode::BAD_REQUEST, &message),
     }
 }
 
@@ -250,7 +314,7 @@ fn page(title: &str, script: &str, contents: &str) -> String {
          <link rel=\"stylesheet\" href=\"/assets/page.css\">\n{script}</head>\n<body>\n\
          <a class=\"skip\" href=\"#main\">Skip to the contents</a>\n\
          <header><nav aria-label=\"Pages\"><a class=\"home\" href=\"/\">bqrl</a> <a href=\"/\">Runs</a> \
-         <a href=\"/dial\">Risk dial</a></nav><p id=\"pulse\"></p></header>\n\
+         <a href=\"/dial\">Risk dial</a> <a href=\"/play\">Play</a></nav><p id=\"pulse\"></p></header>\n\
          <main id=\"main\">\n{contents}\n</main>\n</body>\n</html>\n"
     )
 }

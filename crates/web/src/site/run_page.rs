@@ -8,7 +8,7 @@ use bqrl_report::study::Study;
 use bqrl_runs::reader::Run;
 use hyper::body::Bytes;
 
-use super::settings;
+use super::{play_page, settings};
 use crate::card::Card;
 use crate::reply::Reply;
 use crate::request::encode;
@@ -17,9 +17,9 @@ use crate::shelf::Shelf;
 /// The part of a run's page that changes.
 pub fn contents(shelf: &Shelf, card: &Card) -> String {
     let made = shelf.read(&card.id, |run| {
-        let mut html = study(std::slice::from_ref(&run));
-        html += &settings::table(&run);
-        html += &downloads(&run, &card.id);
+        let mut html = study(std::slice::from_ref(run));
+        html += &settings::table(run);
+        html += &downloads(run, &card.id);
         html
     });
     made.unwrap_or_else(|error| format!("<p class=\"note\">{}</p>", escape(&error)))
@@ -48,10 +48,15 @@ pub fn page(card: &Card, contents: &Bytes, fragment: bool) -> Reply {
         return Reply::html(contents.into_owned());
     }
     let id = escape(&card.id);
-    let dial = format!(
-        "<p><a class=\"button\" href=\"/dial?run={}\">Turn the risk dial of this problem</a></p>\n",
-        encode(&card.id)
-    );
+    let who = card.seeds.first().map_or(String::new(), |seed| format!("&amp;who={seed}"));
+    // A game has no table that could be planned.
+    let (page, words) = if play_page::is_game(card) {
+        ("play", "Watch this run play")
+    } else {
+        ("dial", "Turn the risk dial of this run")
+    };
+    let dial =
+        format!("<p><a class=\"button\" href=\"/{page}?run={}{who}\">{words}</a></p>\n", encode(&card.id));
     let html = format!(
         "<p class=\"muted\"><a href=\"/\">Runs</a> / {id}</p>\n{dial}\
          <div id=\"live\" data-live=\"run\" data-run=\"{id}\">\n{contents}</div>"

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bqrl_lab::batch::{Prepared, run_all};
+use bqrl_lab::config::Layers;
+use bqrl_lab::run::Hooks;
 use bqrl_runs::lock::Lock;
 use bqrl_runs::run_dir::RunDir;
 use bqrl_web::{Options, Server};
@@ -133,4 +136,19 @@ pub fn write_rows(dir: &RunDir, episodes: usize) {
         1000 + episodes
     );
     fs::write(dir.seed(1).progress(), progress).unwrap();
+}
+
+/// A run with seed 1 that was trained for so many episodes.
+pub fn trained(path: &Path, problem: &str, algo: &str, episodes: i64) {
+    let mut layers = Layers::of(algo, problem).unwrap();
+    layers.set("run", "episodes", episodes);
+    layers.set("run", "evaluation_episodes", 20);
+    layers.set("run", "seeds", vec![1_i64]);
+    let prepared = Prepared::new(layers.finish("test").unwrap()).unwrap();
+    let (dir, lock) = RunDir::create(path, false).unwrap();
+    let ready = prepared.begin(dir, lock).unwrap();
+    let hooks = Hooks { stop: &AtomicBool::new(false), watch: &|_| {}, warn: &|_| {}, clock: &|| 0.0 };
+    for run in run_all(&[ready], &hooks) {
+        run.unwrap();
+    }
 }
