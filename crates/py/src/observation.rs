@@ -48,8 +48,9 @@ impl Format {
     fn planes(&self) -> Vec<usize> {
         match (self.channels_last, self.shape.as_slice()) {
             (true, &[height, width, channels]) => vec![channels, height, width],
-            (true, &[stack, height, width, channels]) => vec![stack * channels, height, width],
-            (false, &[stack, channels, height, width]) => vec![stack * channels, height, width],
+            (true, &[stack, height, width, channels]) | (false, &[stack, channels, height, width]) => {
+                vec![stack * channels, height, width]
+            }
             _ => self.shape.clone(),
         }
     }
