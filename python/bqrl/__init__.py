@@ -27,11 +27,12 @@ from . import _bqrl, envs
 from ._bqrl import Problem, __version__
 from ._evaluate import ComparedPolicy, Comparison, PolicyEvaluation, compare, evaluate
 from ._fit import Fit, fit, simulate
+from ._measure import ComparedModel, MeasuredLevel, ModelComparison
 from ._plan import Certificate, Plan, PlannedLevel, Promise, plan
 from ._policy import ActionWorth, Explanation, PlannedPolicy
 from ._serve import Server, serve
 from ._show import Picture
-from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
+from .agents import PPO, QPPO, QRDQN, TRPO, UCBBQRL, DeepBQRL, Evaluation, Model, TargetTracking, VaRQ, load
 from .callbacks import Callback, CheckpointCallback, Episode
 from .envs import GameEnv, ObserveReward, TabularEnv
 
@@ -40,6 +41,7 @@ __all__ = [
     "Callback",
     "Certificate",
     "CheckpointCallback",
+    "ComparedModel",
     "ComparedPolicy",
     "Comparison",
     "DeepBQRL",
@@ -48,8 +50,11 @@ __all__ = [
     "Explanation",
     "Fit",
     "GameEnv",
+    "MeasuredLevel",
     "Model",
+    "ModelComparison",
     "ObserveReward",
+    "PPO",
     "Picture",
     "Plan",
     "PlannedLevel",
@@ -57,10 +62,14 @@ __all__ = [
     "PolicyEvaluation",
     "Problem",
     "Promise",
+    "QPPO",
     "QRDQN",
     "Server",
+    "TRPO",
     "TabularEnv",
     "TargetTracking",
+    "UCBBQRL",
+    "VaRQ",
     "__version__",
     "compare",
     "evaluate",

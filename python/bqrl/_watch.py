@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .callbacks import Callback, Episode
 
 if TYPE_CHECKING:
-    from .agents import Model
+    from ._model import Model
 
 
 class Watch:

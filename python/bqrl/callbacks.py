@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Union
 from . import _arguments
 
 if TYPE_CHECKING:
-    from .agents import Model
+    from ._model import Model
 
 __all__ = ["Callback", "CheckpointCallback", "Episode"]
 

@@ -147,6 +147,8 @@ fn test_python() -> Result<(), String> {
     cargo(&["build", "--locked", "--package", "bqrl-cli"])?;
     install(&python, &[".[test]", "tensorboard", "optuna"], &["--config-settings=build-args=--profile=dev"])?;
     let large = [
+        "--ignore=clients/test_envpool.py",
+        "--ignore=clients/test_joblib.py",
         "--ignore=clients/test_minatar.py",
         "--ignore=clients/test_ray.py",
         "--ignore=clients/test_rliable.py",
@@ -172,6 +174,9 @@ fn test_clients() -> Result<(), String> {
         "tensorboard",
         "optuna",
         "MinAtar",
+        "envpool",
+        "cloudpickle",
+        "joblib",
     ];
     install(&python, &clients, &[])?;
     install(&python, &[".[test]"], &["--force-reinstall", "--no-deps"])?;
