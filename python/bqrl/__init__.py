@@ -33,7 +33,7 @@ from ._policy import ActionWorth, Explanation, PlannedPolicy
 from ._serve import Server, serve
 from ._show import Picture
 from .agents import PPO, QPPO, QRDQN, TRPO, UCBBQRL, DeepBQRL, Evaluation, Model, TargetTracking, VaRQ, load
-from .callbacks import Callback, CheckpointCallback, Episode
+from .callbacks import Callback, CheckpointCallback, Episode, EvalCallback, Evaluated
 from .envs import GameEnv, ObserveReward, TabularEnv
 
 __all__ = [
@@ -46,6 +46,8 @@ __all__ = [
     "Comparison",
     "DeepBQRL",
     "Episode",
+    "EvalCallback",
+    "Evaluated",
     "Evaluation",
     "Explanation",
     "Fit",

@@ -54,8 +54,9 @@ class Model:
     """An agent and the environment it learns in. Use one of its subclasses, whose arguments are keywords of their own."""
 
     algo: ClassVar[str]
-    # Whether the policy depends on the reward collected so far.
+    # Whether the policy depends on the reward collected so far, and whether it has one for every level.
     _looks_at_rewards: ClassVar[bool] = True
+    _has_a_policy_per_level: ClassVar[bool] = False
 
     def __init__(self, env: AnyEnv) -> None:
         raise TypeError("bqrl.Model is made through a subclass, such as bqrl.DeepBQRL")
@@ -191,7 +192,8 @@ class Model:
                 "20 episodes"; by default a tenth of this call, or as before in a directory that is continued.
             evaluation_episodes: with log_dir, episodes to play in an evaluation, ≥ 1, where an exact one is not possible; by
                 default 100, or as before.
-            progress_bar: shows progress on standard error.
+            progress_bar: shows how far it is, the time to go and quantiles of the last 100 returns: on standard error in a
+                terminal, as a bar in a notebook, and not at all in a pipe or a file.
         """
         if (total_timesteps is None) == (total_episodes is None):
             raise TypeError("learn takes either total_timesteps or total_episodes")
@@ -238,6 +240,19 @@ class Model:
         if env is None:
             raise ValueError("the environment cannot be copied to evaluate in: give eval_env= beside log_dir")
         return lambda: self._lanes(env)
+
+    def _evaluation_env(self, given: AnyEnv | None) -> AnyEnv | None:
+        """Where to play beside learning: what was given, or another copy of the environment. None for a table."""
+        if given is not None:
+            given = _made(given)
+            self._check_spaces(given)
+            return given
+        if self._core.problem is not None:
+            return None
+        env = None if self._env is None else _another(self._env)
+        if env is None:
+            raise ValueError("the environment cannot be copied to evaluate in: give EvalCallback(env)")
+        return env
 
     # Acting.
 

@@ -259,6 +259,7 @@ class TargetTracking(Model):
     """
 
     algo = "target-tracking"
+    _has_a_policy_per_level = True
 
     @named
     def __init__(

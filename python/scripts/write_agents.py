@@ -339,6 +339,7 @@ def _class(name: str, algo: str, looks: bool, about: str) -> str:
         '    """\n',
         f'    algo = "{algo}"',
         *([] if looks else ["    _looks_at_rewards = False"]),
+        *(["    _has_a_policy_per_level = True"] if algo == "target-tracking" else []),
         "",
         "    @named",
         "    def __init__(",
