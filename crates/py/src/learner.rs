@@ -583,6 +583,7 @@ impl Learner {
     ) -> PyResult<()> {
         let mut config = self.config.clone();
         (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
+        let follows_log = actions.is_some();
         let State { progress, play, log: earlier, .. } = self.state().clone();
         let clock = progress.clock;
         let run =
@@ -608,7 +609,7 @@ impl Learner {
         let mut training = Training::new(task, references, agent, &config.run, self.seed).map_err(here)?;
         let Progress { recent, recent_lengths, .. } = progress;
         let progress = Progress { clock, recent, recent_lengths, ..training.progress.clone() };
-        match play {
+        match play.filter(|_| !follows_log) {
             Some(play) => training.restore(progress, play).map_err(value_error)?,
             None => training.progress = progress,
         }
@@ -620,15 +621,15 @@ impl Learner {
             }
             _ => Course::Plain { training: Box::new(training), length: config.run.length() },
         };
-        let result = self.attend(watch, &mut course);
+        let result = self.attend(watch, &mut course, follows_log);
         // The learned state is kept, however the training ended.
-        self.take(course.training());
+        self.take(course.training(), follows_log);
         let ended = course.end(result.as_ref().err());
         result.and(ended)
     }
 
     /// Ticks until the end, until the watcher stops it, or until something goes wrong.
-    fn attend(&self, watch: &Py<PyAny>, course: &mut Course) -> PyResult<()> {
+    fn attend(&self, watch: &Py<PyAny>, course: &mut Course, follows_log: bool) -> PyResult<()> {
         let (on_step, on_episode) = Python::attach(|py| {
             let method = |name: &str| -> PyResult<Option<Py<PyAny>>> {
                 let method = watch.bind(py).getattr(name)?;
@@ -643,7 +644,7 @@ impl Learner {
             let ended = {
                 let _tick = self.table.is_some().then(|| self.tick.lock());
                 let ended = course.tick()?;
-                self.take(course.training());
+                self.take(course.training(), follows_log);
                 ended
             };
             let steps = course.training().progress.clock.steps - before;
@@ -676,11 +677,13 @@ impl Learner {
         Ok(())
     }
 
-    /// Takes over where a training stands.
-    fn take(&self, training: &Training) {
+    /// Takes over where a training stands. The lanes of the environment stay where they are while a log is followed.
+    fn take(&self, training: &Training, follows_log: bool) {
         let mut state = self.state();
         state.progress.clone_from(&training.progress);
-        state.play = Some(training.play.save());
+        if !follows_log {
+            state.play = Some(training.play.save());
+        }
     }
 }
 
