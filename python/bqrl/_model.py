@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, cast
@@ -17,7 +18,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
-from . import _arguments, _bqrl, _elsewhere, _lanes, _spaces, _vectors
+from . import _arguments, _bqrl, _elsewhere, _lanes, _offline, _spaces, _vectors
 from ._limits import frame_stack, limit_and_inside
 from ._measure import Evaluation, exactly, from_episodes
 from ._watch import Watch
@@ -219,6 +220,54 @@ class Model:
         finally:
             watch.end()
         return self
+
+    def learn_offline(
+        self: M,
+        dataset: Any,
+        callback: CallbackLike = None,
+        *,
+        passes: int = 1,
+        progress_bar: bool = False,
+    ) -> M:
+        """Learns from logged episodes, by the same updates as in an environment; nothing is played.
+
+        The agent sees every transition of the log as if it had taken the logged action. It does not know what other actions
+        would have done: where the log has none of them, its values are guesses, and a policy that looks good to it may be bad.
+        Measure it with `evaluate` in an environment where there is one. `PPO`, `TRPO` and `QPPO` learn from their own episodes only.
+
+        Args:
+            dataset: a Minari dataset; or a dictionary of arrays with one row per step, episodes one after another: observations,
+                actions, rewards, terminations; and truncations and next_observations where episodes are cut off.
+            callback: as for `learn`.
+            passes: ≥ 1, how often the log is gone through. A transition is remembered once per pass, so `replay_capacity` should
+                hold them all; `UCBBQRL` counts transitions and takes one pass.
+            progress_bar: as for `learn`.
+        """
+        if self.algo in ("ppo", "trpo", "qppo"):
+            raise TypeError(f"{type(self).__name__} learns from its own episodes only, not from a log")
+        passes = _arguments.whole("passes", passes, 1, 1 if self.algo == "ucb-bqrl" else 2**20)
+        core = self._core
+        first, n_actions = self._action_start, core.n_actions
+        log = _offline.episodes(dataset, self.observation_space, first, n_actions, core.horizon)
+        if (optimism := self._optimism()) > 0 and (missing := _offline.untried(log, self.observation_space, n_actions)):
+            warnings.warn(
+                f"{missing} pairs of a logged observation and an action are not in the log, and optimism={optimism:g} makes such actions "
+                "look good: make the model with optimism=0.0",
+                stacklevel=2,
+            )
+        actions = passes * [action - first for episode in log for action in episode.actions]
+        watch = Watch(self, as_list(callback), len(actions), None, progress_bar)
+        try:
+            watch.start()
+            core.learn(_offline.Log(log, self.observation_space), watch, watch.last_timestep, None, None, actions)
+        finally:
+            watch.end()
+        return self
+
+    def _optimism(self) -> float:
+        """The setting; 0 where the algorithm has none."""
+        found = re.search(r"^optimism = (.+)$", self.config, re.MULTILINE)
+        return float(found[1]) if found else 0.0
 
     def _lanes(self, env: AnyEnv | None) -> Any:
         if env is None:

@@ -149,6 +149,7 @@ fn test_python() -> Result<(), String> {
     let large = [
         "--ignore=clients/test_envpool.py",
         "--ignore=clients/test_joblib.py",
+        "--ignore=clients/test_minari.py",
         "--ignore=clients/test_minatar.py",
         "--ignore=clients/test_ray.py",
         "--ignore=clients/test_rliable.py",
@@ -175,6 +176,7 @@ fn test_clients() -> Result<(), String> {
         "optuna",
         "MinAtar",
         "envpool",
+        "minari[hdf5,create]",
         "cloudpickle",
         "joblib",
     ];

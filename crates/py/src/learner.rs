@@ -402,6 +402,11 @@ impl Learner {
         self.environment.horizon_is_task
     }
 
+    #[getter]
+    fn n_actions(&self) -> usize {
+        self.environment.n_actions
+    }
+
     /// Its observations: (how many, the first) of whole numbers, else the shape of an array.
     #[getter]
     fn observations(&self) -> (Option<(usize, i64)>, Vec<usize>) {
