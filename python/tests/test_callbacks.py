@@ -1,7 +1,6 @@
 """Evaluations while a model learns, and the progress bar."""
 
 import os
-import pty
 import subprocess
 import sys
 import types
@@ -96,6 +95,7 @@ bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8]).learn(total_timesteps=300, progre
 
 
 def test_a_terminal_has_a_bar_and_a_pipe_has_none():
+    pty = pytest.importorskip("pty")
     piped = subprocess.run([sys.executable, "-c", LEARN], capture_output=True, text=True, check=True)
     assert (piped.stdout, piped.stderr) == ("", "")
     ours, theirs = pty.openpty()

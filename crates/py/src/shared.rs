@@ -94,6 +94,10 @@ impl Agent for Shared {
         self.lock().is_stochastic()
     }
 
+    fn exploration(&self, clock: &Clock) -> Option<f64> {
+        self.lock().exploration(clock)
+    }
+
     fn updates(&self) -> u64 {
         self.lock().updates()
     }

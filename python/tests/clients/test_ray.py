@@ -102,3 +102,25 @@ def test_mistakes_are_refused_before_ray_starts(tmp_path):
         run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
         assert (run.returncode, run.stdout) == (code, ""), run.stderr
         assert said in run.stderr and "Traceback" not in run.stderr
+
+
+SENT = """
+import numpy as np, ray
+import bqrl
+
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False)
+batch = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+
+@ray.remote
+def acts(model):
+    return model.predict(batch)[0].tolist()
+
+model = bqrl.QRDQN("CartPole-v1", hidden=[8]).learn(100)
+assert ray.get(acts.remote(model)) == ray.get(acts.remote(ray.put(model))) == model.predict(batch)[0].tolist()
+print("the same")
+"""
+
+
+def test_a_model_is_sent_to_a_worker():
+    run = subprocess.run([sys.executable, "-c", SENT], env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert (run.returncode, run.stdout) == (0, "the same\n"), run.stderr
