@@ -375,6 +375,8 @@ class Model:
         return (actions if batch else actions[0]), memory
 
     def _level(self, risk_level: float | None, beta: float | None) -> tuple[float, float]:
+        if np.ndim(risk_level if risk_level is not None else 0.0) > 0:
+            raise TypeError(f"risk_level is the one level to act for, and measure_at takes several, got {_arguments.shown(risk_level)}")
         levels = self._core.levels
         if risk_level is None:
             tau, own = levels[0]
@@ -476,6 +478,10 @@ class Model:
     def __reduce__(self) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
         """A copy holds the bytes of a saved model; only the loader reads them. The environment is left behind."""
         return _restored, (self._core.to_bytes(),)
+
+    def __copy__(self: M) -> M:
+        """As a deep copy: two models never share what they learn."""
+        return copy.deepcopy(self)
 
     def __deepcopy__(self: M, memo: dict[int, Any]) -> M:
         """A model that learns on by itself, in an environment of its own where that can be copied."""

@@ -44,9 +44,10 @@ def test_a_pickle_names_nothing_but_the_loader_and_holds_safetensors():
     assert {"model.json", "critics.safetensors"} <= set(json.loads(body[8 : 8 + length]))
 
 
-def test_a_deep_copy_learns_by_itself():
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_learns_by_itself(copied):
     model = trained()
-    other = copy.deepcopy(model)
+    other = copied(model)
     assert other.env is not model.env
     before = model.weights()
     other.learn(total_episodes=5)

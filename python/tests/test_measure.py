@@ -125,5 +125,7 @@ def test_wrong_questions_are_answered():
             bqrl.compare([model], Paid(), **arguments)
     with pytest.raises(ValueError, match=r"risk_level must lie in \(0, 1\), got 0"):
         model.evaluate(episodes=5, measure_at=[0.0])
+    with pytest.raises(TypeError, match=r"measure_at takes several, got \[0.1, 0.5\]"):
+        model.evaluate(risk_level=[0.1, 0.5])
     with pytest.raises(ValueError, match="observations"):
         bqrl.compare([model], "CartPole-v1")

@@ -94,7 +94,7 @@ def test_the_page_does_what_it_says(tmp_path):
 def test_mistakes_are_refused_before_ray_starts(tmp_path):
     (tmp_path / "wrong.toml").write_text(FILE.replace("agent.kappa", "agent.kapa"))
     for arguments, code, said in [
-        (["wrong.toml"], 2, "error: wrong.toml: kapa=0.1,seed=1000: settings: unknown field `kapa`"),
+        (["wrong.toml"], 2, "error: wrong.toml: kapa=0.1,seed=1000: settings: deep-bqrl has no setting \"kapa\""),
         (["nowhere.toml"], 2, "nowhere.toml"),
         (["wrong.toml", "--num-cpus", "2"], 2, "--num-cpus is for --address local"),
     ]:
