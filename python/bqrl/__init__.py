@@ -27,12 +27,13 @@ from . import _bqrl, envs
 from ._bqrl import Problem, __version__
 from ._evaluate import ComparedPolicy, Comparison, PolicyEvaluation, compare, evaluate
 from ._fit import Fit, fit, simulate
+from ._measure import ComparedModel, MeasuredLevel, ModelComparison
 from ._plan import Certificate, Plan, PlannedLevel, Promise, plan
 from ._policy import ActionWorth, Explanation, PlannedPolicy
 from ._serve import Server, serve
 from ._show import Picture
-from .agents import QRDQN, DeepBQRL, Evaluation, Model, TargetTracking, load
-from .callbacks import Callback, CheckpointCallback, Episode
+from .agents import PPO, QPPO, QRDQN, TRPO, UCBBQRL, DeepBQRL, Evaluation, Model, TargetTracking, VaRQ, load
+from .callbacks import Callback, CheckpointCallback, Episode, EvalCallback, Evaluated
 from .envs import GameEnv, ObserveReward, TabularEnv
 
 __all__ = [
@@ -40,16 +41,22 @@ __all__ = [
     "Callback",
     "Certificate",
     "CheckpointCallback",
+    "ComparedModel",
     "ComparedPolicy",
     "Comparison",
     "DeepBQRL",
     "Episode",
+    "EvalCallback",
+    "Evaluated",
     "Evaluation",
     "Explanation",
     "Fit",
     "GameEnv",
+    "MeasuredLevel",
     "Model",
+    "ModelComparison",
     "ObserveReward",
+    "PPO",
     "Picture",
     "Plan",
     "PlannedLevel",
@@ -57,10 +64,14 @@ __all__ = [
     "PolicyEvaluation",
     "Problem",
     "Promise",
+    "QPPO",
     "QRDQN",
     "Server",
+    "TRPO",
     "TabularEnv",
     "TargetTracking",
+    "UCBBQRL",
+    "VaRQ",
     "__version__",
     "compare",
     "evaluate",

@@ -12,7 +12,9 @@ _MOST = 2**53
 
 
 def whole(name: str, value: Any, least: int, most: int = _MOST) -> int:
-    """A whole number in a range."""
+    """A whole number in a range; 1e4 is one."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
     if not isinstance(value, (int, np.integer)) or not least <= value <= most:
         above = f" and at most {most}" if isinstance(value, (int, np.integer)) and value > most else ""
         raise ValueError(f"{name} must be a whole number of at least {least}{above}, got {shown(value)}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _bqrl, _show
+from ._measure import ModelComparison, compare_models
+from ._model import AnyEnv, Model
 from ._plan import PlannedLevel, as_problem
 from ._policy import PlannedPolicy
 
@@ -234,6 +236,17 @@ def evaluate(
     )
 
 
+@overload
+def compare(
+    problem: Mapping[str, Model] | Sequence[Model],
+    policy: AnyEnv,
+    *,
+    risk_levels: float | Sequence[float] = (0.1, 0.5),
+    episodes: float = 1000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> ModelComparison: ...
+@overload
 def compare(
     problem: Any,
     policy: Policy,
@@ -243,24 +256,43 @@ def compare(
     start: int | str | None = None,
     discount: float | None = None,
     **parameters: Any,
-) -> Comparison:
-    """A policy beside the one with the largest mean and the best ones at each level.
+) -> Comparison: ...
+def compare(problem: Any, policy: Any, *, risk_levels: float | Sequence[float] = (0.1, 0.5), **more: Any) -> Any:
+    """A policy beside the best ones of its table; or models side by side in an environment.
+
+    `compare(problem, policy)` puts a policy beside the one with the largest mean and the best ones at each level, and returns a
+    `Comparison`. `compare(models, env)` plays models with the same seeds of episodes, each for the first level that it was made
+    for, and returns a `ModelComparison` with bootstrap intervals.
 
     Args:
-        problem: whatever `bqrl.plan` takes.
-        policy: whatever `bqrl.evaluate` takes.
-        risk_levels: τ in (0, 1), one or several.
-        horizon: H ≥ 1, as for `bqrl.plan`.
-        start: as for `bqrl.plan`.
-        discount: as for `bqrl.plan`.
-        parameters: of a built-in problem.
+        problem: whatever `bqrl.plan` takes; or models, as a list or as a dictionary by name.
+        policy: whatever `bqrl.evaluate` takes; or the environment to play in, or the id of one.
+        risk_levels: τ in (0, 1), one or several, to measure at.
+        more: of a table: horizon, start, discount and the parameters of a built-in problem, as for `bqrl.plan`. Of models:
+            episodes of each (a whole number ≥ 2, default 1000), seed (≥ 0, default 0) and confidence (in (0, 1), default 0.95).
     """
+    models = list(problem.values()) if isinstance(problem, Mapping) else problem
+    if isinstance(models, Sequence) and not isinstance(models, str) and models and isinstance(models[0], Model):
+        return compare_models(problem, policy, _levels(risk_levels), **more)
+    return _compare_policy(problem, policy, risk_levels=risk_levels, **more)
+
+
+def _compare_policy(
+    problem: Any,
+    policy: Policy,
+    *,
+    risk_levels: float | Sequence[float],
+    horizon: int | None = None,
+    start: int | str | None = None,
+    discount: float | None = None,
+    **parameters: Any,
+) -> Comparison:
     table = as_problem(problem, horizon=horizon, start=start, discount=discount, **parameters)
     levels = _levels(risk_levels)
     given, name = _given(policy)
     report, laws, svg, note = _bqrl.compare(table, given, levels, name)
     if note is not None:
-        warnings.warn(f"{note}; rewards were rounded down, values are lower bounds", stacklevel=2)
+        warnings.warn(f"{note}; rewards were rounded down, values are lower bounds", stacklevel=3)
     policies = [
         ComparedPolicy(
             policy=row["policy"],

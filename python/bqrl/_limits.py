@@ -7,6 +7,8 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import FrameStackObservation, TimeLimit
 
+from ._vectors import FromElsewhere
+
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     """The tightest limit that wraps the environment, or that its registration names."""
@@ -29,6 +31,9 @@ def limit_and_inside(env: Any) -> tuple[int | None, Any]:
     if not isinstance(env, gymnasium.vector.VectorEnv):
         return time_limit(env), env.unwrapped
     outer: Any = env.unwrapped
+    if isinstance(outer, FromElsewhere):
+        inside = getattr(outer, "envs", None)
+        return outer.limit, inside[0].unwrapped if inside else None
     if inside := getattr(outer, "envs", None):
         limits = [limit for one in inside if (limit := time_limit(one)) is not None]
         return (max(limits) if len(limits) == len(inside) else None), inside[0].unwrapped

@@ -26,14 +26,21 @@ def test_spaces_that_are_not_supported():
         (dict(kapa=1.0), TypeError, "has no setting 'kapa', the nearest is 'kappa'"),
         (dict(risk_leve=0.1), TypeError, "the nearest is 'risk_level'"),
         (dict(tau=0.005), TypeError, "zeta"),
-        (dict(buffer_size=10), TypeError, "replay_capacity"),
-        (dict(risk_level=1.5), ValueError, r"tau must lie in \(0, 1\)"),
+        (dict(buffer_size=10), TypeError, "it is called replay_capacity here"),
+        (dict(lr=0.1), TypeError, "it is called learning_rate here"),
+        (dict(train_freq=4), TypeError, "updates_per_step here, train_freq=4 is updates_per_step=0.25"),
+        (dict(policy="MlpPolicy"), TypeError, "the network follows from the observations"),
+        (dict(exploration_fraction=0.1), TypeError, "first 5000 steps"),
+        (dict(foo=1), TypeError, r"^DeepBQRL has no setting 'foo'; help\(bqrl.DeepBQRL\) lists them$"),
+        (dict(risk_level=1.5), ValueError, r"^risk_level must lie in \(0, 1\), got 1.5$"),
         (dict(risk_level=[0.1, 0.5]), ValueError, "one level"),
-        (dict(risk_level=0.1, beta=0.2), ValueError, r"beta must lie in \(0, tau\]"),
-        (dict(n_critics=1), ValueError, "agent.n_critics must lie in 2..=256, got 1"),
+        (dict(risk_level=0.1, beta=0.2), ValueError, r"^beta must lie in \(0, risk_level\] = \(0, 0.1\], got 0.2$"),
+        (dict(n_critics=1), ValueError, "^n_critics must lie in 2 to 256, got 1$"),
         (dict(hidden="wide"), ValueError, "hidden|sequence"),
         (dict(hidden=object()), TypeError, "hidden must be a number"),
-        (dict(zeta=0), ValueError, "agent.zeta"),
+        (dict(zeta=0), ValueError, r"^zeta must lie in \(0, 1\], got 0$"),
+        (dict(n_quantiles=1.5), ValueError, "n_quantiles: .* a whole number that is not negative$"),
+        (dict(risk_level="low"), TypeError, "risk_level must be a number or a list of numbers, got 'low'"),
         (dict(gamma=0.0), ValueError, r"gamma must lie in \(0, 1\]"),
         (dict(seed=-1), ValueError, "seed"),
         (dict(horizon=0), ValueError, "horizon"),
@@ -47,6 +54,10 @@ def test_settings(arguments, error, said):
 def test_what_is_no_environment():
     with pytest.raises(TypeError, match="first argument is the environment"):
         bqrl.DeepBQRL("MlpPolicy")
+    with pytest.raises(TypeError, match="first argument is the environment"):
+        bqrl.QRDQN("MlpPolicy", gymnasium.make("CartPole-v1"))
+    with pytest.raises(TypeError, match="one argument without a name"):
+        bqrl.QRDQN("CartPole-v1", 0.1)
     with pytest.raises(TypeError, match="Gymnasium environment"):
         bqrl.DeepBQRL(3)
     with pytest.raises(gymnasium.error.NameNotFound):

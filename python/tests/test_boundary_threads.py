@@ -1,10 +1,8 @@
 """Threads, forks, garbage, and the end of the interpreter: one model, used from everywhere, stays whole."""
 
-import copy
 import gc
 import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -171,16 +169,6 @@ def test_other_processes_learn_the_same(method):
     assert queue.get(timeout=60) == made(bqrl.QRDQN, "python").learn(50).weights()
     process.join()
     assert process.exitcode == 0
-
-
-def test_a_model_is_not_pickled():
-    model = made(bqrl.QRDQN, "python")
-    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
-        if copied is copy.copy:
-            assert copied(model).num_timesteps == 0
-            continue
-        with pytest.raises(TypeError, match="cannot pickle"):
-            copied(model)
 
 
 def test_cycles_of_model_environment_and_callback_are_collected():

@@ -34,5 +34,5 @@ def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
         assert shown(printed.getvalue()) == shown(expected or "")
 
 
-def test_there_are_seven_pages():
-    assert len(PAGES) == 7
+def test_there_are_thirteen_pages():
+    assert len(PAGES) == 13

@@ -1,8 +1,6 @@
 """Our problems as Gymnasium environments, and the surface of the package."""
 
 import inspect
-import json
-import re
 
 import gymnasium
 import numpy as np
@@ -42,19 +40,6 @@ def test_the_horizon_ends_the_episode():
     assert flags == [(False, False)] * 9 + [(True, False)]
     with pytest.raises(RuntimeError, match="reset first"):
         env.unwrapped.step(1)
-
-
-@pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
-def test_every_setting_is_documented_and_none_else(kind):
-    _, arguments = inspect.getdoc(kind).split("\nArgs:\n")
-    entries = [" ".join(entry.split()) for entry in re.split(r"^    (?=\S)", arguments, flags=re.MULTILINE)[1:]]
-    documented = dict(entry.split(": ", 1) for entry in entries)
-    plain, vector = bqrl.settings(kind.algo), bqrl.settings(kind.algo, vector=True)
-    assert set(documented) == set(plain) == set(vector)
-    # With its default, and the one for vectors where that is another.
-    for key, text in documented.items():
-        other = "" if vector[key] == plain[key] else f", for vectors {json.dumps(vector[key])}"
-        assert text.endswith(f" Default {json.dumps(plain[key])}{other}."), (key, text)
 
 
 @pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])

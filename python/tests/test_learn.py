@@ -317,12 +317,6 @@ def test_callbacks_are_called_and_can_stop():
     assert seen == ["start", *steps * 2, first, *steps * 3, second, "end"]
 
 
-def test_progress_is_shown_on_standard_error(capsys):
-    bqrl.DeepBQRL("bqrl/AssetSelling-v0", **SMALL).learn(total_timesteps=200, progress_bar=True)
-    captured = capsys.readouterr()
-    assert captured.out == "" and "200/200 steps" in captured.err
-
-
 def test_steps_and_episodes_are_counted_exactly():
     model = bqrl.DeepBQRL("CartPole-v1", **SMALL)
     assert model.learn(33).num_timesteps == 33

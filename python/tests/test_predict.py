@@ -91,7 +91,7 @@ def test_a_risk_neutral_model_serves_every_level():
     for level in (0.05, 0.5, 0.99):
         assert model.predict(5, risk_level=level)[0] == model.predict(5)[0]
         assert model.evaluate(risk_level=level).risk_level == level
-    with pytest.raises(ValueError, match=r"tau must lie in \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"^risk_level must lie in \(0, 1\), got 1.5$"):
         model.predict(5, risk_level=1.5)
 
 

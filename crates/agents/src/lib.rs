@@ -171,6 +171,10 @@ pub trait Agent: Send + Sync {
     fn is_stochastic(&self) -> bool;
     /// Gradient updates made so far; an agent without gradients counts its own kind of update.
     fn updates(&self) -> u64;
+    /// How much it explores now: ε_t or λ_t; `None` for an agent that has neither.
+    fn exploration(&self, _clock: &Clock) -> Option<f64> {
+        None
+    }
     /// Everything that training resumes from, as named files: safetensors for arrays, JSON for the rest.
     /// A sealed part that the store already `has` is named without its bytes.
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part>;

@@ -4,7 +4,7 @@
 //! episodes were counted as they finish, short ones would be over-represented. Every evaluation of a seed uses the same
 //! random draws, so that two policies differ by their actions and not by luck.
 
-use bqrl_agents::play::{Play, PlayError, Player};
+use bqrl_agents::play::{Finished, Play, PlayError, Player};
 use bqrl_agents::{LearnError, Memo, ServedPolicy, Transition, Waiting};
 use bqrl_math::interval::quantile_interval;
 use bqrl_math::law::ReturnLaw;
@@ -50,34 +50,40 @@ pub fn measure(
         let evaluation = evaluator.evaluate(&policy);
         return Ok(Measured { law: evaluation.law, mean: evaluation.mean, sample: None });
     }
-    let returns = play(policy, task, episodes, seed)?;
+    let returns: Vec<f64> =
+        play(policy, task, episodes, seed)?.iter().map(|episode| episode.episode_return).collect();
     let law = ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite");
     Ok(Measured { mean: law.mean(), law, sample: Some(returns) })
 }
 
-/// The returns of this many episodes, in the order of the episodes.
-fn play(policy: ServedPolicy, task: &dyn Task, episodes: usize, seed: u64) -> Result<Vec<f64>, PlayError> {
+/// Plays this many episodes and returns them in their order.
+pub fn play(
+    policy: ServedPolicy,
+    task: &dyn Task,
+    episodes: usize,
+    seed: u64,
+) -> Result<Vec<Finished>, PlayError> {
     let lanes = task.lanes(seed, Purpose::Evaluation, LANES.min(episodes))?;
     let n = lanes.n_lanes();
     let draws = (0..n).map(|lane| lane_stream(seed, Purpose::EvaluationActions, lane)).collect();
     let mut player = Evaluated { policy, draws };
     let mut play = Play::new(lanes);
-    let mut returns: Vec<Vec<f64>> = vec![Vec::new(); n];
+    let mut played: Vec<Vec<Finished>> = vec![Vec::new(); n];
     let quota = |lane: usize| episodes / n + usize::from(lane < episodes % n);
     (0..n).filter(|&lane| quota(lane) == 0).for_each(|lane| play.close(lane));
-    while (0..n).any(|lane| returns[lane].len() < quota(lane)) {
+    while (0..n).any(|lane| played[lane].len() < quota(lane)) {
         let (_, finished) = play.tick(&mut player)?;
         for episode in finished {
             // A vector environment may continue to play in a lane that has finished its episodes.
-            if returns[episode.lane].len() < quota(episode.lane) {
-                returns[episode.lane].push(episode.episode_return);
+            if played[episode.lane].len() < quota(episode.lane) {
+                played[episode.lane].push(episode);
             }
-            if returns[episode.lane].len() == quota(episode.lane) {
+            if played[episode.lane].len() == quota(episode.lane) {
                 play.close(episode.lane);
             }
         }
     }
-    Ok((0..episodes).map(|episode| returns[episode % n][episode / n]).collect())
+    Ok((0..episodes).map(|episode| played[episode % n][episode / n]).collect())
 }
 
 /// A policy that plays and learns nothing.

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use bqrl_agents::Objective;
 use bqrl_runs::atomic;
 use bqrl_runs::events::EventWriter;
 use bqrl_runs::log::{AppendLog, Position};
@@ -180,6 +181,17 @@ impl Records {
         }
         self.events.scalar(now, step, "time/episodes", progress.clock.episodes as f64)?;
         self.events.scalar(now, step, "train/n_updates", training.agent.updates() as f64)?;
+        if let Some(exploration) = training.agent.exploration(&progress.clock) {
+            self.events.scalar(now, step, "train/exploration", exploration)?;
+        }
+        // A target is what the agent expects to reach at its level: beside the attained quantile it shows how well it knows itself.
+        let levels = training.references().buffers();
+        let served = training.agent.serve(&levels, Objective::Quantile);
+        for (memo, level) in served.memos().iter().zip(&levels) {
+            if let Some(target) = memo.target {
+                self.events.scalar(now, step, &format!("eval/target_{}", level.tau()), target.v)?;
+            }
+        }
         for (one, row) in measured.iter().zip(&progress.greedy.last) {
             let tag = match measured.len() {
                 1 => "eval/return_quantiles".to_owned(),

@@ -19,6 +19,34 @@ pub fn level_error(error: BufferError) -> PyErr {
     value_error(error.to_string().replace("tau", "risk_level"))
 }
 
+/// A wrong setting, in Python's words: keywords without their section, and types as Python's users call them.
+pub fn setting_error(error: impl Display) -> PyErr {
+    let words = [
+        ("agent.", ""),
+        ("run.", ""),
+        ("..=", " to "),
+        ("usize", "a whole number that is not negative"),
+        ("u32", "a whole number that is not negative"),
+        ("u64", "a whole number that is not negative"),
+        ("f64", "a number"),
+        ("a sequence", "a list"),
+        ("a boolean", "True or False"),
+        (
+            "rewards without bounds",
+            "rewards without bounds: give reward_bounds=(low, high) of a step's reward",
+        ),
+    ];
+    let message = words.iter().fold(error.to_string(), |said, (from, to)| said.replace(from, to));
+    let level: Vec<&str> = message.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+    let named = |word: &str| match word.strip_prefix("tau") {
+        Some(rest) if !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') => {
+            format!("risk_level{rest}")
+        }
+        _ => word.to_owned(),
+    };
+    value_error(level.into_iter().map(named).collect::<String>())
+}
+
 /// A value of a wrong kind.
 pub fn type_error(error: impl Display) -> PyErr {
     PyTypeError::new_err(one_line(&error.to_string()))

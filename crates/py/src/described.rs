@@ -1,5 +1,6 @@
 //! The algorithms for Python, and Python's description of an environment.
 
+use bqrl_agents::experience::replay::{machine, memory};
 use bqrl_lab::config::{ALGOS, Layers, Levels};
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use pyo3::prelude::*;
@@ -33,6 +34,12 @@ pub fn preset<'py>(py: Python<'py>, algo: &str, vector: bool) -> PyResult<Bound<
         sections.set_item(name, toml_to_py(py, &section.into())?)?;
     }
     Ok(sections)
+}
+
+/// Bytes of a full replay, and those that this process may use, where they are known.
+#[pyfunction]
+pub fn replay_memory(capacity: usize, n_lanes: usize, observations: Format) -> (u64, Option<u64>) {
+    (memory(capacity, n_lanes, &observations.space()), machine())
 }
 
 /// An environment as Python describes it.

@@ -15,31 +15,30 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use bqrl_agents::play::{PlayError, SavedPlay};
-use bqrl_agents::{Agent, Input, Memo, Objective, ServedPolicy, Target};
+use bqrl_agents::{Agent, Input, Memo, Objective, Part, ServedPolicy, Target};
 use bqrl_lab::config::{Config, Layers, ProblemConfig};
-use bqrl_lab::evaluate::measure;
+use bqrl_lab::evaluate::play;
 use bqrl_lab::run::make_agent;
 use bqrl_lab::task::{References, Table, Task};
 use bqrl_lab::train::{Ended, Progress, Training};
 use bqrl_math::buffer::Buffer;
 use bqrl_mdp::evaluate::{Evaluator, Policy};
 use bqrl_mdp::trajectory::{AugmentedInput, Observation};
-use bqrl_runs::checkpoint::Loaded;
 use bqrl_runs::model_dir::ModelDir;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::convert::{os_error, to_toml, value_error};
+use crate::convert::{level_error, os_error, setting_error, to_toml, value_error};
 use crate::described::Described;
 use crate::lanes::{PyTask, py_error};
+use crate::law::Law;
 use crate::native::{self, PATIENCE, Stop};
 use crate::observation::Format;
 use crate::problem::Problem;
-use crate::record;
 use crate::run::{Course, Log, Run};
-use crate::saved::{FORMAT, Saved, plausible};
+use crate::saved::{self, FORMAT, Saved, plausible};
 use crate::shared::{Shared, Turns};
 
 /// Stages in the state of `predict` are below this, so that γ^h can be had.
@@ -71,6 +70,9 @@ pub struct Learner {
     /// Whether some thread is in `learn`.
     busy: AtomicBool,
 }
+
+/// Returns, plain sums of rewards, and lengths of episodes.
+type Played<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
 
 /// Actions and the state after them.
 type Predicted<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>);
@@ -108,7 +110,7 @@ impl Learner {
             python: true,
             ..ProblemConfig::default()
         }));
-        let config = layers.finish(algo).map_err(value_error)?;
+        let config = layers.finish(algo).map_err(setting_error)?;
         Self::make(config, environment, problem.map(|problem| problem.inner.clone()), seed)
     }
 
@@ -121,7 +123,7 @@ impl Learner {
             let loaded = loaded.ok_or_else(|| value_error(format!("{named}: there is no saved model")))?;
             let wrong = |error: &dyn std::fmt::Display| value_error(format!("{named}: {error}"));
             let json = loaded.part("model.json").ok_or_else(|| wrong(&"model.json: missing"))?;
-            Self::from_saved(&json, &loaded)
+            Self::from_saved(&json, &|name| loaded.part(name))
                 .map_err(|error| wrong(&Python::attach(|py| error.value(py).to_string())))
         })
     }
@@ -158,17 +160,26 @@ impl Learner {
     /// that holds anything else is refused.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         native::detached(py, || {
-            // An environment of Python may save the model that plays in it: there, the tick is not waited for.
-            let _between_ticks = self.table.is_some().then(|| self.tick.lock());
-            let agent = self.agent.lock();
-            let saved = self.saved();
-            let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
-            // A model is whole in itself: nothing is shared with another save.
-            let files = agent.save(&|_| false);
-            let mut parts: Vec<(&str, &[u8])> =
+            let (number, files, weights) = self.files();
+            let parts: Vec<(&str, &[u8])> =
                 files.iter().filter_map(|part| Some((&*part.name, part.bytes()?))).collect();
-            parts.push(("model.json", &json));
-            ModelDir::at(&path).save(saved.progress.clock.steps, &parts, &agent.weights()).map_err(os_error)
+            ModelDir::at(&path).save(number, &parts, &weights).map_err(os_error)
+        })
+    }
+
+    /// The files of a [`save`](Self::save) as one safetensors file, which has an array of bytes for each.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = native::detached(py, || Ok(saved::pack(&self.files().1)))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Restores what [`to_bytes`](Self::to_bytes) gave.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        native::detached(py, || {
+            let files = saved::Unpacked::read(bytes).map_err(value_error)?;
+            let json = files.part("model.json").ok_or_else(|| value_error("model.json: missing"))?;
+            Self::from_saved(&json, &|name| files.part(name))
         })
     }
 
@@ -180,8 +191,8 @@ impl Learner {
 
     /// Learns until so many steps or episodes in all. `lanes` is the environment (see `bqrl._lanes`); a table is played
     /// natively instead. `watch` has `on_step()` and `on_episode(number, return, length)`; either may be None, and stops the
-    /// training by returning True.
-    #[pyo3(signature = (lanes, watch, steps=None, episodes=None, log=None))]
+    /// training by returning True. With `actions`, the environment is a log, and they are the actions in it.
+    #[pyo3(signature = (lanes, watch, steps=None, episodes=None, log=None, actions=None))]
     fn learn(
         &self,
         py: Python<'_>,
@@ -190,12 +201,13 @@ impl Learner {
         steps: Option<u64>,
         episodes: Option<u64>,
         log: Option<Log>,
+        actions: Option<Vec<usize>>,
     ) -> PyResult<()> {
         if self.busy.swap(true, Ordering::AcqRel) {
             return Err(PyRuntimeError::new_err("the model is learning already"));
         }
         let _busy = Busy(&self.busy);
-        native::detached(py, || self.train(lanes, &watch, steps, episodes, log))
+        native::detached(py, || self.train(lanes, &watch, steps, episodes, log, actions))
     }
 
     /// The actions of the greedy policy. `state` holds a row (h, c) per observation, and (u, v, w) of a policy that holds a target;
@@ -221,7 +233,7 @@ impl Learner {
             .iter()
             .map(|observation| self.environment.observations.read(&observation))
             .collect::<PyResult<_>>()?;
-        let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
+        let buffer = Buffer::new(level.0, level.1).map_err(level_error)?;
         let holds_target = self.holds_target();
         let columns = if holds_target { 6 } else { 2 };
         let state = state.map(|state| state.as_array().to_owned());
@@ -306,15 +318,15 @@ impl Learner {
         Ok((actions.into_pyarray(py), after.into_pyarray(py)))
     }
 
-    /// The policy's value on a table, exactly; `None` where the set of returns is too large for that.
-    fn evaluate<'py>(
+    /// The law of the policy's return on a table, exactly; `None` where the set of returns is too large for that.
+    fn evaluate(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         problem: &Problem,
         level: (f64, f64),
         buffered: bool,
-    ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
+    ) -> PyResult<Option<Law>> {
+        let buffer = Buffer::new(level.0, level.1).map_err(level_error)?;
         let evaluate = |stop: &Stop| {
             let evaluator = Evaluator::new(&problem.inner.model).ok()?;
             let agent = self.agent.lock();
@@ -322,10 +334,10 @@ impl Learner {
             Some(evaluator.evaluate(&Stoppable { policy: ServedPolicy::mode(&**agent, served.at(0)), stop }))
         };
         let evaluation = native::detached(py, || native::run(evaluate))?;
-        evaluation.map(|found| record::return_stats(py, &found.law, found.mean, &buffer)).transpose()
+        Ok(evaluation.as_ref().map(Law::new))
     }
 
-    /// The returns of so many episodes of the greedy policy in an environment, discounted.
+    /// So many episodes of the greedy policy in an environment: returns, discounted; plain sums of rewards; lengths.
     fn play<'py>(
         &self,
         py: Python<'py>,
@@ -334,17 +346,19 @@ impl Learner {
         buffered: bool,
         episodes: usize,
         seed: u64,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let buffer = Buffer::new(level.0, level.1).map_err(value_error)?;
+    ) -> PyResult<Played<'py>> {
+        let buffer = Buffer::new(level.0, level.1).map_err(level_error)?;
         let make = py.eval(c"lambda lanes: lambda: lanes", None, None)?.call1((lanes,))?.unbind();
         let task = PyTask::new(self.environment.nature(), None, Some(make));
-        let measured = native::detached(py, || {
+        let played = native::detached(py, || {
             let served = self.agent.serve(&[buffer], objective(buffered));
             let policy = ServedPolicy::mode(&self.agent, served.at(0));
-            let references = References::none(vec![buffer]);
-            measure(policy, &task, &references, episodes, seed).map_err(|error| failed(error, 0, 0))
+            play(policy, &task, episodes, seed).map_err(|error| failed(error, 0, 0))
         })?;
-        Ok(measured.sample.expect("there are no references").into_pyarray(py))
+        let returns: Vec<f64> = played.iter().map(|episode| episode.episode_return).collect();
+        let sums: Vec<f64> = played.iter().map(|episode| episode.undiscounted).collect();
+        let lengths: Vec<i64> = played.iter().map(|episode| episode.length as i64).collect();
+        Ok((returns.into_pyarray(py), sums.into_pyarray(py), lengths.into_pyarray(py)))
     }
 
     #[getter]
@@ -386,6 +400,11 @@ impl Learner {
     #[getter]
     fn horizon_is_task(&self) -> bool {
         self.environment.horizon_is_task
+    }
+
+    #[getter]
+    fn n_actions(&self) -> usize {
+        self.environment.n_actions
     }
 
     /// Its observations: (how many, the first) of whole numbers, else the shape of an array.
@@ -484,7 +503,7 @@ impl Learner {
             Some(problem) => Table::new((**problem).clone()).map_err(value_error)?.spec().clone(),
             None => environment.spec(),
         };
-        let agent = make_agent(&config, &spec, seed).map_err(value_error)?;
+        let agent = make_agent(&config, &spec, seed).map_err(setting_error)?;
         Ok(Self {
             agent: Shared::new(agent),
             config,
@@ -497,7 +516,7 @@ impl Learner {
         })
     }
 
-    fn from_saved(json: &[u8], loaded: &Loaded) -> PyResult<Self> {
+    fn from_saved(json: &[u8], part: &dyn Fn(&str) -> Option<Vec<u8>>) -> PyResult<Self> {
         let saved = Saved::read(json).map_err(value_error)?;
         let config = Layers::written(&saved.config, "model.json")
             .and_then(|layers| layers.finish("model.json"))
@@ -508,11 +527,23 @@ impl Learner {
             Some(Arc::new(config.problem.load().map_err(value_error)?))
         };
         let learner = Self::make(config, saved.environment, table, saved.seed)?;
-        let part = |name: &str| loaded.part(name);
-        learner.agent.lock().restore(&part).map_err(value_error)?;
+        learner.agent.lock().restore(part).map_err(value_error)?;
         *learner.state() =
             State { progress: saved.progress, play: saved.play, extra: saved.extra, log: saved.log };
         Ok(learner)
+    }
+
+    /// The steps, every file of a save, and the weights for other tools.
+    fn files(&self) -> (u64, Vec<Part>, Vec<u8>) {
+        // An environment of Python may save the model that plays in it: there, the tick is not waited for.
+        let _between_ticks = self.table.is_some().then(|| self.tick.lock());
+        let agent = self.agent.lock();
+        let saved = self.saved();
+        let json = serde_json::to_vec_pretty(&saved).expect("plain values serialise");
+        // A model is whole in itself: nothing is shared with another save.
+        let mut files = agent.save(&|_| false);
+        files.push(Part::new("model.json", json));
+        (saved.progress.clock.steps, files, agent.weights())
     }
 
     fn saved(&self) -> Saved {
@@ -553,9 +584,11 @@ impl Learner {
         steps: Option<u64>,
         episodes: Option<u64>,
         log: Option<Log>,
+        actions: Option<Vec<usize>>,
     ) -> PyResult<()> {
         let mut config = self.config.clone();
         (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
+        let follows_log = actions.is_some();
         let State { progress, play, log: earlier, .. } = self.state().clone();
         let clock = progress.clock;
         let run =
@@ -563,20 +596,25 @@ impl Learner {
         let evaluation =
             log.as_ref().and_then(|log| Python::attach(|py| Some(log.evaluation.as_ref()?.clone_ref(py))));
         let task: Arc<dyn Task> = match &self.table {
-            Some(problem) => Arc::new(Table::new((**problem).clone()).map_err(value_error)?),
-            None => Arc::new(PyTask::new(self.environment.nature(), lanes, evaluation)),
+            Some(problem) if actions.is_none() => {
+                Arc::new(Table::new((**problem).clone()).map_err(value_error)?)
+            }
+            _ => Arc::new(PyTask::new(self.environment.nature(), lanes, evaluation)),
         };
         let levels = config.levels().map_err(value_error)?;
         let references = Arc::new(match &run {
             Some(_) => native::run(|stop| References::planned(&*task, levels, &|_, _, _| stop.ask()))?,
             None => References::none(levels),
         });
-        let agent: Box<dyn Agent> = Box::new(self.agent.clone());
+        let agent: Box<dyn Agent> = Box::new(match actions {
+            Some(actions) => self.agent.following(actions),
+            None => self.agent.clone(),
+        });
         let here = |error| py_error(error, clock.episodes + 1);
         let mut training = Training::new(task, references, agent, &config.run, self.seed).map_err(here)?;
         let Progress { recent, recent_lengths, .. } = progress;
         let progress = Progress { clock, recent, recent_lengths, ..training.progress.clone() };
-        match play {
+        match play.filter(|_| !follows_log) {
             Some(play) => training.restore(progress, play).map_err(value_error)?,
             None => training.progress = progress,
         }
@@ -588,15 +626,15 @@ impl Learner {
             }
             _ => Course::Plain { training: Box::new(training), length: config.run.length() },
         };
-        let result = self.attend(watch, &mut course);
+        let result = self.attend(watch, &mut course, follows_log);
         // The learned state is kept, however the training ended.
-        self.take(course.training());
+        self.take(course.training(), follows_log);
         let ended = course.end(result.as_ref().err());
         result.and(ended)
     }
 
     /// Ticks until the end, until the watcher stops it, or until something goes wrong.
-    fn attend(&self, watch: &Py<PyAny>, course: &mut Course) -> PyResult<()> {
+    fn attend(&self, watch: &Py<PyAny>, course: &mut Course, follows_log: bool) -> PyResult<()> {
         let (on_step, on_episode) = Python::attach(|py| {
             let method = |name: &str| -> PyResult<Option<Py<PyAny>>> {
                 let method = watch.bind(py).getattr(name)?;
@@ -611,7 +649,7 @@ impl Learner {
             let ended = {
                 let _tick = self.table.is_some().then(|| self.tick.lock());
                 let ended = course.tick()?;
-                self.take(course.training());
+                self.take(course.training(), follows_log);
                 ended
             };
             let steps = course.training().progress.clock.steps - before;
@@ -644,11 +682,13 @@ impl Learner {
         Ok(())
     }
 
-    /// Takes over where a training stands.
-    fn take(&self, training: &Training) {
+    /// Takes over where a training stands. The lanes of the environment stay where they are while a log is followed.
+    fn take(&self, training: &Training, follows_log: bool) {
         let mut state = self.state();
         state.progress.clone_from(&training.progress);
-        state.play = Some(training.play.save());
+        if !follows_log {
+            state.play = Some(training.play.save());
+        }
     }
 }
 

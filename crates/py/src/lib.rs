@@ -2,7 +2,7 @@
 //!
 //! | module | what Python sees |
 //! |---|---|
-//! | [`described`] | `algos`, `preset`: the algorithms for Python; Python's description of an environment |
+//! | [`described`] | `algos`, `preset`: the algorithms for Python; Python's description of an environment; `replay_memory` |
 //! | [`learner`] | `Learner`: an agent in the hands of Python |
 //! | [`lanes`] | environments of Python as lanes of the one play loop |
 //! | [`native`] | long native work that Ctrl-C can end |
@@ -16,7 +16,7 @@
 //! | [`given`] | `evaluate`, `compare`: policies of users, functions of Python among them |
 //! | [`fitting`] | `fit_file`, `fit_arrays`, `simulate`: tables with counts |
 //! | [`game`] | `Game`: a game being played; `replay_game`: with given draws |
-//! | [`record`] | `summary`: statistics of returns |
+//! | [`record`] | `sample_law`, `quantile_interval`: statistics of returns that were played |
 //! | [`serve`] | `PageServer`: the live page in a thread |
 //! | [`sweep`] | `Sweep`: a sweep file, and its runs one at a time |
 //!
@@ -49,7 +49,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _bqrl {
     #[pymodule_export]
-    use crate::described::{algos, preset};
+    use crate::described::{algos, preset, replay_memory};
     #[pymodule_export]
     use crate::fitting::{fit_arrays, fit_file, log_columns, simulate};
     #[pymodule_export]
@@ -65,7 +65,7 @@ mod _bqrl {
     #[pymodule_export]
     use crate::problem::{Problem, Simulator, problems};
     #[pymodule_export]
-    use crate::record::{often, summary};
+    use crate::record::{often, quantile_interval, sample_law};
     #[pymodule_export]
     use crate::serve::PageServer;
     #[pymodule_export]

@@ -1,11 +1,14 @@
-//! `model.json`: what a model keeps beside its agent.
+//! `model.json`: what a model keeps beside its agent; and all files of a model in one.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use bqrl_agents::Part;
 use bqrl_agents::play::SavedPlay;
 use bqrl_lab::train::Progress;
 use bqrl_math::schedule::Clock;
 use bqrl_runs::schema::MOVING_AVERAGE;
+use safetensors::{Dtype, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
 use crate::described::Described;
@@ -75,4 +78,52 @@ pub fn plausible(progress: Progress) -> Result<Progress, String> {
         return Err("a recent episode is longer than the training, or its return is not finite".to_owned());
     }
     Ok(progress)
+}
+
+/// A file as an array of bytes.
+struct Bytes<'a> {
+    shape: [usize; 1],
+    bytes: &'a [u8],
+}
+
+impl View for Bytes<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::U8
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.bytes.into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The files of a model as one safetensors file.
+pub fn pack(files: &[Part]) -> Vec<u8> {
+    let arrays = files.iter().filter_map(|part| {
+        let bytes = part.bytes()?;
+        Some((part.name.as_str(), Bytes { shape: [bytes.len()], bytes }))
+    });
+    safetensors::serialize(arrays, None).expect("arrays with their own lengths make a file")
+}
+
+/// The files again.
+pub struct Unpacked<'a>(SafeTensors<'a>);
+
+impl<'a> Unpacked<'a> {
+    /// Reads bytes, which may be anything.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, String> {
+        SafeTensors::deserialize(bytes).map(Self).map_err(|error| format!("the copy of a model: {error}"))
+    }
+
+    /// One file.
+    pub fn part(&self, name: &str) -> Option<Vec<u8>> {
+        self.0.tensor(name).ok().map(|array| array.data().to_vec())
+    }
 }

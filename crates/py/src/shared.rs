@@ -18,7 +18,11 @@ use bqrl_mdp::trajectory::Observation;
 
 /// A handle of an agent.
 #[derive(Clone)]
-pub struct Shared(Arc<Turns<Box<dyn Agent>>>);
+pub struct Shared {
+    agent: Arc<Turns<Box<dyn Agent>>>,
+    /// Actions of a log, in the order of its decisions; the agent learns from them instead of its own.
+    log: Option<Arc<Mutex<std::vec::IntoIter<usize>>>>,
+}
 
 /// A lock that nobody takes twice while another waits.
 #[derive(Default)]
@@ -39,12 +43,17 @@ impl<T> Turns<T> {
 impl Shared {
     /// Takes an agent over.
     pub fn new(agent: Box<dyn Agent>) -> Self {
-        Self(Arc::new(Turns { next: Mutex::default(), inside: Mutex::new(agent) }))
+        Self { agent: Arc::new(Turns { next: Mutex::default(), inside: Mutex::new(agent) }), log: None }
+    }
+
+    /// The same agent, that takes the actions of a log.
+    pub fn following(&self, actions: Vec<usize>) -> Self {
+        Self { agent: self.agent.clone(), log: Some(Arc::new(Mutex::new(actions.into_iter()))) }
     }
 
     /// The agent.
     pub fn lock(&self) -> MutexGuard<'_, Box<dyn Agent>> {
-        self.0.lock()
+        self.agent.lock()
     }
 }
 
@@ -54,6 +63,10 @@ impl Agent for Shared {
     }
 
     fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            return waiting.iter().map(|_| log.next().expect("a log has an action per decision")).collect();
+        }
         self.lock().act(clock, waiting)
     }
 
@@ -79,6 +92,10 @@ impl Agent for Shared {
 
     fn is_stochastic(&self) -> bool {
         self.lock().is_stochastic()
+    }
+
+    fn exploration(&self, clock: &Clock) -> Option<f64> {
+        self.lock().exploration(clock)
     }
 
     fn updates(&self) -> u64 {

@@ -94,7 +94,7 @@ def test_the_page_does_what_it_says(tmp_path):
 def test_mistakes_are_refused_before_ray_starts(tmp_path):
     (tmp_path / "wrong.toml").write_text(FILE.replace("agent.kappa", "agent.kapa"))
     for arguments, code, said in [
-        (["wrong.toml"], 2, "error: wrong.toml: kapa=0.1,seed=1000: settings: unknown field `kapa`"),
+        (["wrong.toml"], 2, "error: wrong.toml: kapa=0.1,seed=1000: settings: deep-bqrl has no setting \"kapa\""),
         (["nowhere.toml"], 2, "nowhere.toml"),
         (["wrong.toml", "--num-cpus", "2"], 2, "--num-cpus is for --address local"),
     ]:
@@ -102,3 +102,25 @@ def test_mistakes_are_refused_before_ray_starts(tmp_path):
         run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
         assert (run.returncode, run.stdout) == (code, ""), run.stderr
         assert said in run.stderr and "Traceback" not in run.stderr
+
+
+SENT = """
+import numpy as np, ray
+import bqrl
+
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False)
+batch = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+
+@ray.remote
+def acts(model):
+    return model.predict(batch)[0].tolist()
+
+model = bqrl.QRDQN("CartPole-v1", hidden=[8]).learn(100)
+assert ray.get(acts.remote(model)) == ray.get(acts.remote(ray.put(model))) == model.predict(batch)[0].tolist()
+print("the same")
+"""
+
+
+def test_a_model_is_sent_to_a_worker():
+    run = subprocess.run([sys.executable, "-c", SENT], env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert (run.returncode, run.stdout) == (0, "the same\n"), run.stderr

@@ -3,9 +3,10 @@
 import gymnasium
 import numpy as np
 import pytest
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor, load_results
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 import bqrl
 
@@ -48,3 +49,18 @@ def test_monitor_files_are_read(tmp_path):
     bqrl.QRDQN("bqrl/AssetSelling-v0", hidden=[8]).learn(total_episodes=12, log_dir=tmp_path)
     frame = load_results(str(tmp_path / "seed-0"))
     assert len(frame) == 12 and {"r", "l", "t"} <= set(frame.columns)
+
+
+@pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
+def test_make_vec_env_is_learned_from(kind, tmp_path):
+    env = make_vec_env("CartPole-v1", 3, seed=0, vec_env_cls=kind)
+    model = bqrl.QRDQN(env, hidden=[16], seed=1)
+    assert model.horizon == 500 and model.get_env() is env
+    # With a run directory, it is evaluated in an environment of its own.
+    model.learn(300, log_dir=tmp_path / "run")
+    assert model.num_timesteps == 300 and model.num_episodes > 5
+    value = model.evaluate(episodes=10)
+    assert (value.totals == value.lengths).all()
+    mean, _ = evaluate_policy(model, env, n_eval_episodes=5)
+    assert 8 <= mean <= 500
+    env.close()

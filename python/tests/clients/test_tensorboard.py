@@ -16,6 +16,7 @@ def test_the_event_accumulator_reads_the_curves(tmp_path):
         "time/episodes",
         "time/fps",
         "train/n_updates",
+        "train/exploration",
         "eval/mean_reward",
         "eval/expected_return_regret",
         "eval/quantile_0.1",
@@ -33,3 +34,15 @@ def test_the_event_accumulator_reads_the_curves(tmp_path):
     assert abs(mean.value - episodes["episode_return"].mean()) < 1e-6
     assert abs(events.Scalars("rollout/ep_len_mean")[-1].value - episodes["length"].mean()) < 1e-6
     assert events.Scalars("train/n_updates")[-1].value == model.num_updates
+    # λ_t falls by the number of episodes: half is left after 500.
+    exploration = events.Scalars("train/exploration")
+    assert np.allclose([point.value for point in exploration], [5.0 / (1 + 5 * k / 500) for k in range(11)])
+
+
+def test_targets_are_logged_beside_what_is_reached(tmp_path):
+    model = bqrl.TargetTracking("bqrl/AssetSelling-v0", seed=1)
+    model.learn(total_episodes=100, log_dir=tmp_path)
+    events = EventAccumulator(str(tmp_path / "seed-1")).Reload()
+    for level in (0.1, 0.5, 0.9):
+        target = events.Scalars(f"eval/target_{level}")[-1].value
+        assert np.isclose(target, model.predict(5, risk_level=level)[1][0, 3], rtol=1e-6)

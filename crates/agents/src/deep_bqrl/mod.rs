@@ -182,6 +182,10 @@ impl Agent for DeepBqrl {
         false
     }
 
+    fn exploration(&self, clock: &Clock) -> Option<f64> {
+        Some(self.exploration.lambda_t(clock))
+    }
+
     fn updates(&self) -> u64 {
         self.critics.updates()
     }

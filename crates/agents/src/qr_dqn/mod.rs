@@ -142,6 +142,10 @@ impl Agent for QrDqn {
         false
     }
 
+    fn exploration(&self, clock: &Clock) -> Option<f64> {
+        Some(self.critics.epsilon_t(self.epsilon, clock))
+    }
+
     fn updates(&self) -> u64 {
         self.critics.updates()
     }

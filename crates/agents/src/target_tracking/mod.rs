@@ -355,6 +355,10 @@ impl Agent for TargetTracking {
         false
     }
 
+    fn exploration(&self, clock: &Clock) -> Option<f64> {
+        Some(self.critics.epsilon_t(self.config.epsilon, clock))
+    }
+
     fn updates(&self) -> u64 {
         self.critics.updates()
     }

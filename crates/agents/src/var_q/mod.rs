@@ -294,6 +294,10 @@ impl VarQ {
         reached.map_or(self.config.initial_value, |&(value, _)| value)
     }
 
+    fn epsilon_t(&self, clock: &Clock) -> f64 {
+        self.config.epsilon_0 / self.config.epsilon_decay.slowdown(clock)
+    }
+
     /// The action at x for the target v.
     fn execute(&self, x: &Input) -> usize {
         let (stage, state) = (x.stage, state(x));
@@ -326,7 +330,7 @@ impl Agent for VarQ {
     }
 
     fn act(&mut self, clock: &Clock, waiting: &[Waiting]) -> Vec<usize> {
-        let epsilon_t = self.config.epsilon_0 / self.config.epsilon_decay.slowdown(clock);
+        let epsilon_t = self.epsilon_t(clock);
         let mut actions = Vec::with_capacity(waiting.len());
         for lane in waiting {
             let explores = self.behaviour.uniform() < epsilon_t;
@@ -382,6 +386,10 @@ impl Agent for VarQ {
 
     fn is_stochastic(&self) -> bool {
         false
+    }
+
+    fn exploration(&self, clock: &Clock) -> Option<f64> {
+        Some(self.epsilon_t(clock))
     }
 
     fn updates(&self) -> u64 {
