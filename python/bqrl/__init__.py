@@ -21,7 +21,7 @@ The risk level is τ of the paper, `tau` on the command line and in run files.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from . import _bqrl, envs
 from ._bqrl import Problem, __version__
@@ -87,14 +87,15 @@ __all__ = [
 envs.register()
 
 
-def settings(algo: str, vector: bool = False) -> dict[str, Any]:
+def settings(algo: str, observations: Literal["table", "vector", "planes", "frames"] = "table") -> dict[str, Any]:
     """The settings of an algorithm, such as "deep-bqrl", with their defaults: the preset that the command line uses too.
 
     Args:
         algo: the name of the algorithm on the command line.
-        vector: True for the defaults where observations are not `Discrete`. Agents choose between the two by themselves.
+        observations: "table" for `Discrete` ones, "planes" for images of bits or bytes, "frames" for those of at least 32 × 32
+            cells, "vector" for all others. Agents find out by themselves.
     """
-    return _bqrl.preset(algo, vector)["agent"]
+    return _bqrl.preset(algo, observations)["agent"]
 
 
 def problems() -> dict[str, dict[str, str]]:

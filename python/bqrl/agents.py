@@ -20,7 +20,8 @@ class DeepBQRL(Model):
     Nothing needs to be scaled: vectors are normalised by their running mean and standard deviation, and returns by their
     own scale, which is found while learning. The first update comes after 8 steps and one finished episode.
 
-    "Vectors" are all observations other than `Discrete`.
+    "Vectors" are all observations other than `Discrete`. Of these, "planes" are images of bits or bytes, and "frames" are
+    images of at least 32 × 32 cells; what is not said for them is as for the kind before.
 
     Args:
         env: a Gymnasium environment or vector environment, or a vector environment of Stable-Baselines3 or EnvPool,
@@ -37,7 +38,11 @@ class DeepBQRL(Model):
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known.
         n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 8, for vectors 32.
-        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
+        convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
+            them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
+            5, 5]].
+        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128], for planes
+            [128], for frames [256].
         kappa: > 0, κ of the Huber loss, in units of the returns. Default 0.2.
         zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.01, for vectors
             0.005.
@@ -45,7 +50,7 @@ class DeepBQRL(Model):
         batch_size: from 1 to 65536, transitions in a minibatch. Default 24, for vectors 64.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. Default
-            1.0.
+            1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 2.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
             for none. Default 0.
@@ -75,13 +80,14 @@ class DeepBQRL(Model):
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
         n_quantiles: int | None = None,
+        convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
         kappa: float = 0.2,
         zeta: float | None = None,
         learning_rate: float | None = None,
         batch_size: int | None = None,
         replay_capacity: int = 1000000,
-        updates_per_step: float = 1.0,
+        updates_per_step: float | None = None,
         optimism: float | None = None,
         optimistic_tries: int = 0,
         reward_scale: float = 0.0,
@@ -94,6 +100,7 @@ class DeepBQRL(Model):
     ) -> None:
         settings = {
             "n_quantiles": n_quantiles,
+            "convolutions": convolutions,
             "hidden": hidden,
             "kappa": kappa,
             "zeta": zeta,
@@ -122,7 +129,8 @@ class QRDQN(Model):
     is found while learning. The first update comes after 8 steps and one finished episode. The policy does not depend on
     the collected reward, so `predict` needs no rewards.
 
-    "Vectors" are all observations other than `Discrete`.
+    "Vectors" are all observations other than `Discrete`. Of these, "planes" are images of bits or bytes, and "frames" are
+    images of at least 32 × 32 cells; what is not said for them is as for the kind before.
 
     Args:
         env: a Gymnasium environment or vector environment, or a vector environment of Stable-Baselines3 or EnvPool,
@@ -140,21 +148,25 @@ class QRDQN(Model):
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known.
         n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 32.
-        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
+        convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
+            them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
+            5, 5]].
+        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128], for planes
+            [128], for frames [256].
         kappa: > 0, κ of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
         zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
-        batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64.
+        batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
-            `Discrete` observations get more during the first 10,000 steps. Default 1.0.
+            `Discrete` observations get more during the first 10,000 steps. Default 1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
             for none. Default 3.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
         n_critics: from 1 to 16, critics with common hidden layers; the least of them values the next action.
-            Default 1, for vectors 2.
+            Default 1, for vectors 2, for planes 1.
         epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first
             5000 steps. Default 0.0, for vectors 0.1.
     """
@@ -175,13 +187,14 @@ class QRDQN(Model):
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
         n_quantiles: int = 32,
+        convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
         kappa: float | None = None,
         zeta: float = 0.005,
         learning_rate: float | None = None,
         batch_size: int | None = None,
         replay_capacity: int = 1000000,
-        updates_per_step: float = 1.0,
+        updates_per_step: float | None = None,
         optimism: float | None = None,
         optimistic_tries: int = 3,
         reward_scale: float = 0.0,
@@ -191,6 +204,7 @@ class QRDQN(Model):
     ) -> None:
         settings = {
             "n_quantiles": n_quantiles,
+            "convolutions": convolutions,
             "hidden": hidden,
             "kappa": kappa,
             "zeta": zeta,
@@ -218,7 +232,8 @@ class TargetTracking(Model):
     Nothing needs to be scaled: vectors are normalised by their running mean and standard deviation, and returns by their
     own scale, which is found while learning. The first update comes after 8 steps and one finished episode.
 
-    "Vectors" are all observations other than `Discrete`.
+    "Vectors" are all observations other than `Discrete`. Of these, "planes" are images of bits or bytes, and "frames" are
+    images of at least 32 × 32 cells; what is not said for them is as for the kind before.
 
     Args:
         env: a Gymnasium environment or vector environment, or a vector environment of Stable-Baselines3 or EnvPool,
@@ -236,21 +251,25 @@ class TargetTracking(Model):
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known.
         n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 64.
-        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128].
+        convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
+            them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
+            5, 5]].
+        hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128], for planes
+            [128], for frames [256].
         kappa: > 0, κ of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
         zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
-        batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64.
+        batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
-            `Discrete` observations get more during the first 10,000 steps. Default 1.0.
+            `Discrete` observations get more during the first 10,000 steps. Default 1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
             for none. Default 3.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
         n_critics: from 1 to 16, critics with common hidden layers; the least of them values the next action.
-            Default 1, for vectors 2.
+            Default 1, for vectors 2, for planes 1.
         ramps: at most 8 widths in (0, 10] for the buffered quantile (`beta=` in `predict`), as shares of the range
             of returns. 1 is CVaR; with [] the point quantile's target is used instead. Default [0.3, 1.0], for
             vectors [].
@@ -274,13 +293,14 @@ class TargetTracking(Model):
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
         n_quantiles: int = 64,
+        convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
         kappa: float | None = None,
         zeta: float = 0.005,
         learning_rate: float | None = None,
         batch_size: int | None = None,
         replay_capacity: int = 1000000,
-        updates_per_step: float = 1.0,
+        updates_per_step: float | None = None,
         optimism: float | None = None,
         optimistic_tries: int = 3,
         reward_scale: float = 0.0,
@@ -291,6 +311,7 @@ class TargetTracking(Model):
     ) -> None:
         settings = {
             "n_quantiles": n_quantiles,
+            "convolutions": convolutions,
             "hidden": hidden,
             "kappa": kappa,
             "zeta": zeta,

@@ -95,6 +95,12 @@ CLASSES = [
 
 NETWORKS = {
     "n_quantiles": ("int", "from 1 to 1024", "K, the quantiles of a critic"),
+    "convolutions": (
+        "Sequence[Sequence[int]]",
+        "",
+        "channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of them, where observations are "
+        "images",
+    ),
     "hidden": ("Sequence[int]", "", "widths of the hidden layers, at most 16 of them"),
     "kappa": ("float", "> 0", "κ of the quantile loss, in units of the returns"),
     "zeta": ("float", "in (0, 1]", "ζ, the rate of the soft update; larger during the first updates"),
@@ -269,6 +275,11 @@ __all__ = [{names}]
 '''
 
 
+#: What the kinds of observations are that have defaults of their own.
+OBSERVATIONS = """"Vectors" are all observations other than `Discrete`. Of these, "planes" are images of bits or bytes, and "frames" are
+    images of at least 32 × 32 cells; what is not said for them is as for the kind before."""
+
+
 def _code(value: Any) -> str:
     """A default as Python writes it, in double quotes; lists become tuples, which cannot be changed by accident."""
     if isinstance(value, list):
@@ -286,7 +297,8 @@ def _entry(name: str, words: str) -> str:
 
 
 def _class(name: str, algo: str, looks: bool, about: str) -> str:
-    table, vector = _bqrl.preset(algo), _bqrl.preset(algo, True)
+    kinds = {kind: _bqrl.preset(algo, kind)["agent"] for kind in ("vector", "planes", "frames")}
+    table = _bqrl.preset(algo)
     one_level = {known: one for known, _, one in _bqrl.algos()}[algo]
     words = SETTINGS[algo]
     keys = list(words)
@@ -324,12 +336,17 @@ def _class(name: str, algo: str, looks: bool, about: str) -> str:
     entries = [_entry(key, text.format(**said)) for key, text in COMMON.items()]
     for key in keys:
         kind, allowed, meaning = words[key]
-        default, for_vectors = table["agent"][key], vector["agent"][key]
-        differs = default != for_vectors
+        default = before = table["agent"][key]
+        defaults = f"Default {_said(default)}"
+        # Each kind of observations replaces what the one before has.
+        for of, settings in kinds.items():
+            if settings[key] != before:
+                before = settings[key]
+                defaults += f", for {of.removesuffix('s')}s {_said(before)}"
+        differs = "for" in defaults
         parameters.append(f"{key}: {kind} | None = None" if differs else f"{key}: {kind} = {_code(default)}")
-        defaults = f"Default {_said(default)}" + (f", for vectors {_said(for_vectors)}" if differs else "")
         entries.append(_entry(key, f"{allowed + ', ' if allowed else ''}{meaning}. {defaults}."))
-    note = '\n\n    "Vectors" are all observations other than `Discrete`.' if not tabular else ""
+    note = "\n\n    " + OBSERVATIONS if not tabular else ""
     about = textwrap.indent(textwrap.dedent(" " * 8 + about), "    ").strip()
     lines = [
         f"class {name}(Model):",

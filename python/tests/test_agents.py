@@ -39,17 +39,22 @@ def test_the_classes_are_what_the_script_writes():
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_setting_is_a_documented_keyword_with_its_default(kind):
     parameters = inspect.signature(kind).parameters
-    plain, vector = bqrl.settings(kind.algo), bqrl.settings(kind.algo, vector=True)
+    plain = bqrl.settings(kind.algo)
+    others = {of: bqrl.settings(kind.algo, of) for of in ("vector", "planes", "frames")}
     words = documented(kind)
     assert set(words) == set(parameters) == {*COMMON, *plain}
     for key, default in plain.items():
         shown = parameters[key].default
-        if vector[key] == default:
+        if all(other[key] == default for other in others.values()):
             assert shown == (tuple(default) if isinstance(default, list) else default)
             assert words[key].endswith(f"Default {said(default)}.")
         else:
             assert shown is None
-            assert words[key].endswith(f"Default {said(default)}, for vectors {said(vector[key])}.")
+            assert f"Default {said(default)}, for " in words[key]
+            for of, other in others.items():
+                # What is not said is as for the kind before.
+                if f"for {of.removesuffix('s')}s " in words[key]:
+                    assert f"for {of.removesuffix('s')}s {said(other[key])}" in words[key]
 
 
 def said(value):

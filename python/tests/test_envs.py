@@ -47,7 +47,10 @@ def test_defaults_follow_the_observations(kind):
     assert settings_of(kind("bqrl/AssetSelling-v0")) == bqrl.settings(kind.algo)
     assert settings_of(kind("FrozenLake-v1")) == bqrl.settings(kind.algo)
     for space in (spaces.Box(-1, 1, (2,)), spaces.Box(0, 255, (8, 8), np.uint8), spaces.MultiBinary(5)):
-        assert settings_of(kind(Shaped(space), horizon=5)) == bqrl.settings(kind.algo, vector=True)
+        assert settings_of(kind(Shaped(space), horizon=5)) == bqrl.settings(kind.algo, "vector")
+    for shape, dtype, of in (((10, 10, 4), np.bool_, "planes"), ((3, 12, 12), np.uint8, "planes"), ((40, 40, 3), np.uint8, "frames")):
+        image = Shaped(spaces.Box(0, 1 if dtype is np.bool_ else 255, shape, dtype))
+        assert settings_of(kind(image, horizon=5)) == bqrl.settings(kind.algo, of)
     # What is given stays.
     assert settings_of(kind("CartPole-v1", hidden=[7], zeta=1))["hidden"] == [7]
 

@@ -17,14 +17,20 @@ pub fn algos() -> Vec<(&'static str, &'static str, bool)> {
     ALGOS.iter().map(|algo| (algo.name, algo.about, algo.levels == Levels::One)).collect()
 }
 
-/// The preset of an algorithm: {"agent": {…}, "run": {…}}; for observations that are vectors, or else indices.
+/// The preset of an algorithm: {"agent": {…}, "run": {…}}, for a kind of observations.
 #[pyfunction]
-#[pyo3(signature = (algo, vector=false))]
-pub fn preset<'py>(py: Python<'py>, algo: &str, vector: bool) -> PyResult<Bound<'py, PyDict>> {
-    let observations = if vector {
-        ObservationSpace::Dense(vec![1])
-    } else {
-        ObservationSpace::Discrete { n: 1, ordered: false }
+#[pyo3(signature = (algo, observations="table"))]
+pub fn preset<'py>(py: Python<'py>, algo: &str, observations: &str) -> PyResult<Bound<'py, PyDict>> {
+    let observations = match observations {
+        "table" => ObservationSpace::Discrete { n: 1, ordered: false },
+        "vector" => ObservationSpace::Dense(vec![1]),
+        "planes" => ObservationSpace::Bits(vec![1, 10, 10]),
+        "frames" => ObservationSpace::Bytes { shape: vec![1, 84, 84], stack: 1 },
+        other => {
+            return Err(value_error(format!(
+                "observations must be \"table\", \"vector\", \"planes\" or \"frames\", got {other:?}"
+            )));
+        }
     };
     let layers = Layers::preset_for(algo, &observations).map_err(value_error)?;
     let sections = PyDict::new(py);
