@@ -20,7 +20,14 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
         inner = inner.env
     if limits:
         return min(limits)
-    return env.spec.max_episode_steps if env.spec is not None else None
+    if env.spec is None:
+        return None
+    # Atari games count their frames.
+    frames = env.spec.kwargs.get("max_num_frames_per_episode")
+    if env.spec.max_episode_steps is None and isinstance(frames, int) and frames > 0:
+        skip = env.spec.kwargs.get("frameskip", 1)
+        return -(-frames // (skip if isinstance(skip, int) and skip > 0 else 1))
+    return env.spec.max_episode_steps
 
 
 def limit_and_inside(env: Any) -> tuple[int | None, Any]:

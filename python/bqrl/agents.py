@@ -48,7 +48,8 @@ class DeepBQRL(Model):
             0.005.
         learning_rate: > 0, the step size of Adam. Default 0.0005, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 24, for vectors 64.
-        replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000.
+        replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
+            100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. Default
             1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 2.0, for vectors 0.0.
@@ -86,7 +87,7 @@ class DeepBQRL(Model):
         zeta: float | None = None,
         learning_rate: float | None = None,
         batch_size: int | None = None,
-        replay_capacity: int = 1000000,
+        replay_capacity: int | None = None,
         updates_per_step: float | None = None,
         optimism: float | None = None,
         optimistic_tries: int = 0,
@@ -157,7 +158,8 @@ class QRDQN(Model):
         zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
-        replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000.
+        replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
+            100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
             `Discrete` observations get more during the first 10,000 steps. Default 1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
@@ -193,7 +195,7 @@ class QRDQN(Model):
         zeta: float = 0.005,
         learning_rate: float | None = None,
         batch_size: int | None = None,
-        replay_capacity: int = 1000000,
+        replay_capacity: int | None = None,
         updates_per_step: float | None = None,
         optimism: float | None = None,
         optimistic_tries: int = 3,
@@ -260,7 +262,8 @@ class TargetTracking(Model):
         zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
-        replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000.
+        replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
+            100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
             `Discrete` observations get more during the first 10,000 steps. Default 1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
@@ -299,7 +302,7 @@ class TargetTracking(Model):
         zeta: float = 0.005,
         learning_rate: float | None = None,
         batch_size: int | None = None,
-        replay_capacity: int = 1000000,
+        replay_capacity: int | None = None,
         updates_per_step: float | None = None,
         optimism: float | None = None,
         optimistic_tries: int = 3,
