@@ -65,6 +65,28 @@
 //!         l += 1
 //!     return torch.nn.Sequential(*layers[:-1])  # critic(path, 0)(x).view(-1, twins, heads, A, K)
 //! ```
+//!
+//! With convolutions, which are always normalised here; planes and strides are in the metadata, and x begins with the planes:
+//!
+//! ```python
+//! import torch
+//! from safetensors.torch import load_file
+//! from torch.nn import functional
+//!
+//! def seeing_critic(path, m, x, planes, strides):
+//!     tensors, n, l = load_file(path), planes[0] * planes[1] * planes[2], 0
+//!     x, beside = x[:, :n].view(-1, *planes), x[:, n:]
+//!     while (name := f"critic.{m}.layer.{l}") + ".weight" in tensors:
+//!         weight, bias = tensors[name + ".weight"], tensors[name + ".bias"]
+//!         if l == len(strides):
+//!             x = torch.cat([x.flatten(1), beside], 1)
+//!         x = functional.conv2d(x, weight, bias, strides[l]) if l < len(strides) else functional.linear(x, weight, bias)
+//!         if name + ".norm.weight" in tensors:
+//!             flat, norm = x.flatten(1), (tensors[name + ".norm.weight"], tensors[name + ".norm.bias"])
+//!             x = functional.layer_norm(flat, flat.shape[1:], *norm).relu().view_as(x)
+//!         l += 1
+//!     return x
+//! ```
 
 mod adam;
 mod aligned;

@@ -4,7 +4,8 @@ mod oracle;
 
 use bqrl_math::{Buffer, Purpose, stream};
 use bqrl_nn::{
-    Adam, Choice, Ensemble, Head, Init, Inputs, Kernels, LoadError, Shape, TargetRule, UpdateError,
+    Adam, Choice, Convolution, Ensemble, Head, Init, Inputs, Kernels, LoadError, Shape, Sight, TargetRule,
+    UpdateError,
 };
 use oracle::Sample;
 use proptest::prelude::*;
@@ -67,6 +68,48 @@ fn training_continues_with_the_same_bits_after_save_and_load() {
     let resumed = Ensemble::load(&path).unwrap();
     assert_eq!((resumed.shape(), resumed.steps(4), resumed.kernels()), (&shape(), 10, Kernels::detect()));
     assert!(train(resumed, 2, 10).to_bytes() == train(half, 2, 10).to_bytes());
+}
+
+/// Two convolutions, and three numbers beside the planes.
+fn seeing() -> Ensemble {
+    let convolutions = [(3, 2, 1), (4, 2, 2)];
+    let convolution = |(channels, kernel, stride)| Convolution { channels, kernel, stride };
+    let sight = Sight { planes: [2, 6, 5], convolutions: convolutions.map(convolution).to_vec() };
+    let shape = Shape { n_inputs: 63, sight: Some(sight), ..shape() };
+    Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init)).unwrap()
+}
+
+#[test]
+fn convolutions_continue_with_the_same_bits_after_save_and_load() {
+    let half = train(seeing(), 1, 3);
+    let loaded = Ensemble::from_bytes(&half.to_bytes()).unwrap();
+    assert_eq!(loaded.shape(), half.shape());
+    assert_eq!(train(half, 2, 3).to_bytes(), train(loaded, 2, 3).to_bytes());
+}
+
+#[test]
+fn damaged_convolutions_are_refused_with_the_reason() {
+    let file = seeing().to_bytes();
+    let text = String::from_utf8_lossy(&file).into_owned();
+    let metadata = "planes=2,6,5 convolutions=3x2x1,4x2x2";
+    assert!(text.contains(metadata), "{}", &text[..300]);
+    // As long as before: the lengths in front of a safetensors file stay right.
+    for (damage, reason) in [
+        (
+            "planes=2,6,5 convolutions=3x9x1,4x2x2",
+            "convolution 1 looks at 9 × 9 cells, but there are only 6 × 5",
+        ),
+        ("planes=2,6,5 convolutions=3x2x0,4x2x2", "convolutions must be at least 1, got 0"),
+        ("planes=9,9,9 convolutions=3x2x1,4x2x2", "cells, but there are only 63 inputs"),
+        ("planes=2,6,5 convolutions=3x2x2,4x2x2", "should be"),
+        ("planes=2,6,5 convolutions=3x2x1;4x2x2", "metadata"),
+    ] {
+        let at = file.windows(metadata.len()).position(|bytes| bytes == metadata.as_bytes()).unwrap();
+        let mut damaged = file.clone();
+        damaged[at..at + metadata.len()].copy_from_slice(damage.as_bytes());
+        let said = refused(&damaged);
+        assert!(said.contains(reason), "{damage}: {said}");
+    }
 }
 
 #[test]

@@ -170,7 +170,21 @@ fn weights(config: &Config) -> u64 {
     let between = widths.windows(2).map(|pair| pair[0].saturating_mul(pair[1]));
     let inner = between.fold(0, u64::saturating_add);
     let outputs = widths.last().copied().unwrap_or(0).saturating_mul(number("n_quantiles"));
-    inner.saturating_add(outputs).saturating_mul(number("n_critics"))
+    let convolutions = agent["convolutions"].as_array().cloned().unwrap_or_default();
+    let mut seen: u64 = 0;
+    let mut channels: u64 = 1;
+    for convolution in &convolutions {
+        let size = |i: usize| convolution[i].as_u64().unwrap_or(1);
+        let window = size(1).saturating_mul(size(1)).saturating_mul(channels);
+        seen = seen.saturating_add(window.saturating_mul(size(0)));
+        channels = size(0);
+    }
+    if !convolutions.is_empty() {
+        // A game has a hundred cells; every channel may see each of them.
+        let flat = channels.saturating_mul(100);
+        seen = seen.saturating_add(flat.saturating_mul(widths.first().copied().unwrap_or(1)));
+    }
+    inner.saturating_add(outputs).saturating_add(seen).saturating_mul(number("n_critics"))
 }
 
 /// Bytes of the files in a directory and in the directories of it.

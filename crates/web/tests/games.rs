@@ -54,7 +54,11 @@ fn a_run_plays_with_its_target_and_its_own_estimate_of_the_chance() {
     trained(&directory.path().join("table"), "gamble-chain", "target-tracking", 10);
     let server = Running::over(directory.path());
     let played = server.get("/api/game?run=game&who=1&tau=0.5&seed=4").json();
-    assert_eq!((played["every_level"].as_bool(), played["trained"][0].as_u64()), (Some(true), Some(20)));
+    // Games are played in lanes, so that a few more episodes may end together.
+    assert!(
+        played["every_level"].as_bool().unwrap() && played["trained"][0].as_u64().unwrap() >= 20,
+        "{played}"
+    );
     let target = played["target"].as_f64().unwrap();
     for position in positions(&played) {
         let chance = position["chance"].as_f64().unwrap();

@@ -3,20 +3,27 @@
 import json
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import bqrl
 
 DOCUMENTATION = Path(__file__).parents[3] / "crates/nn/src/lib.rs"
 
 
-def documented_critic(path, m):
-    snippet = DOCUMENTATION.read_text().split("//! ```python\n")[1].split("//! ```")[0]
+def documented(name, number):
+    """A function of one of the documentation's snippets."""
+    snippet = DOCUMENTATION.read_text().split("//! ```python\n")[number].split("//! ```")[0]
     scope = {}
     exec("\n".join(line.removeprefix("//!").removeprefix(" ") for line in snippet.splitlines()), scope)
-    return scope["critic"](path, m)
+    return scope[name]
+
+
+def documented_critic(path, m):
+    return documented("critic", 1)(path, m)
 
 
 def encoded(seen, stage, collected, horizon, critics):
@@ -51,3 +58,36 @@ def test_the_greedy_actions_are_those_of_torch(tmp_path):
     assert (means.argmax(1).numpy() == actions)[clear.numpy()].all()
     if len(set(actions)) == 1:
         pytest.fail("the policy does the same everywhere: nothing was compared")
+
+
+def test_convolutions_are_those_of_torch(tmp_path):
+    settings = {"convolutions": [[4, 3, 1], [5, 2, 2]], "hidden": [16], "n_quantiles": 8, "updates_per_step": 1}
+    model = bqrl.QRDQN("bqrl/MinAtarBreakout-v0", seed=1, **settings).learn(total_timesteps=3000)
+    model.save(tmp_path / "model")
+    env = gymnasium.make("bqrl/MinAtarBreakout-v0")
+    env.action_space.seed(3)
+    seen, _ = env.reset(seed=3)
+    frames = []
+    for _ in range(500):
+        frames.append(seen)
+        seen, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            seen, _ = env.reset()
+    stages = np.random.default_rng(1).integers(0, 500, 500)
+    state = np.stack([stages, np.zeros(500)], axis=1)
+    actions, _ = model.predict(np.stack(frames), state, reward=np.zeros(500))
+    left = model.horizon - stages
+    paces = [np.exp(-left / 2.0**j) for j in range(int(np.ceil(np.log2(model.horizon))))]
+    x = np.column_stack([np.stack(frames).reshape(500, -1), left / model.horizon, *paces]).astype(np.float32)
+    # The slow copy acts.
+    tensors = load_file(tmp_path / "model/weights.safetensors")
+    slow = {name.removeprefix("target."): tensor for name, tensor in tensors.items() if name.startswith("target.")}
+    save_file(slow, tmp_path / "slow.safetensors")
+    with torch.no_grad():
+        outputs = documented("seeing_critic", 2)(tmp_path / "slow.safetensors", 0, torch.tensor(x), (4, 10, 10), (1, 2))
+    means = outputs.view(500, 6, 8).mean(2)
+    best = means.sort(1, descending=True).values
+    clear = (best[:, 0] - best[:, 1] > 1e-4).numpy()
+    assert clear.sum() > 300
+    assert (means.argmax(1).numpy() == actions)[clear].all()
+    assert len(set(actions[clear])) > 1, "the policy does the same everywhere: nothing was compared"
