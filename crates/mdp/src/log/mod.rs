@@ -18,7 +18,7 @@
 //! The horizon is the longest episode, unless it is given. An episode that stops earlier either ends (`end`) or was cut off: then its
 //! transitions count, and nobody knows what follows.
 //!
-//! A log may also come as columns in memory ([`Columns`]), or from a simulator that is asked again and again ([`sample`]).
+//! A log may also come as columns in memory ([`Columns`]), or from a simulator that is asked again and again ([`sample()`]).
 
 mod columns;
 mod fit;
