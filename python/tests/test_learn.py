@@ -29,7 +29,7 @@ SPACES = [
 @pytest.mark.parametrize("space", SPACES, ids=str)
 @pytest.mark.parametrize("kind", [bqrl.DeepBQRL, bqrl.QRDQN, bqrl.TargetTracking])
 def test_every_supported_observation_is_learned_from(space, kind, tmp_path):
-    model = kind(Shaped(space), horizon=5, horizon_is_task=True, **SMALL)
+    model = kind(Shaped(space), horizon=5, horizon_is_task=True, updates_per_step=1, **SMALL)
     model.learn(total_timesteps=60)
     assert (model.num_timesteps, model.num_episodes) == (60, 12)
     # One update per step from the eighth on. Where states are few, these two agents make more at first.

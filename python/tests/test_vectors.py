@@ -144,7 +144,7 @@ def test_a_replay_that_takes_most_of_the_memory_is_warned_of():
     class Film(gymnasium.Env):
         observation_space, action_space = spaces.Box(0, 255, (64, 64), np.uint8), spaces.Discrete(2)
 
-    _, available = bqrl._bqrl.replay_memory(1, 1, {"n": None, "start": 0, "ordered": False, "shape": [1], "stack": None})
+    _, available = bqrl._bqrl.replay_memory(1, 1, bqrl._spaces.observations(spaces.Box(-1, 1, (1,)), False, 1))
     if available is None:
         pytest.skip("the memory of this machine is not known")
     with pytest.warns(ResourceWarning, match=r"a full replay of \d+ transitions takes .* GB .*: lower replay_capacity"):
