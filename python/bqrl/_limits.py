@@ -20,6 +20,8 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
         inner = inner.env
     if limits:
         return min(limits)
+    if getattr(env.unwrapped, "is_bqrl_game", False):
+        return int(env.unwrapped.horizon)  # type: ignore[attr-defined]
     if env.spec is None:
         return None
     # Atari games count their frames.

@@ -35,8 +35,15 @@ def observations(space: Space, ordered: bool, stack: int) -> dict[str, Any]:
         bits = space.dtype == np.bool_
         channels_last = (is_image or bits) and _channels_last(space.shape, frames)
         return dense | {"shape": list(space.shape), "stack": frames, "bits": bits, "channels_last": channels_last}
+    if _is_planes(space):
+        return dense | {"shape": list(space.shape or ()), "bits": True}
     _check_flat(space, space)
     return dense | {"shape": [int(spaces.flatdim(space))]}
+
+
+def _is_planes(space: Space) -> bool:
+    """Whether observations are planes of bits, channels first, as our own games have them."""
+    return isinstance(space, spaces.MultiBinary) and len(space.shape or ()) == 3
 
 
 def _channels_last(shape: tuple[int, ...], stack: int | None) -> bool:
@@ -66,7 +73,7 @@ def _check_flat(space: Space, whole: Space) -> None:
 
 def reader(space: Space) -> Callable[[Any], Any] | None:
     """What makes an observation an index or an array; `None` when it is one already."""
-    if isinstance(space, (spaces.Discrete, spaces.Box)):
+    if isinstance(space, (spaces.Discrete, spaces.Box)) or _is_planes(space):
         return None
 
     def flatten(observation: Any) -> Any:

@@ -101,6 +101,9 @@ class GameEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 10}
 
+    #: Its horizon is known, though no wrapper limits it.
+    is_bqrl_game = True
+
     def __init__(self, game: str = "minatar/breakout", *, render_mode: str | None = None, **parameters: Any):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f'render_mode must be "ansi", "rgb_array" or None, got {render_mode!r}')
