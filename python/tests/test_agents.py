@@ -45,16 +45,15 @@ def test_every_setting_is_a_documented_keyword_with_its_default(kind):
     assert set(words) == set(parameters) == {*COMMON, *plain}
     for key, default in plain.items():
         shown = parameters[key].default
-        if all(other[key] == default for other in others.values()):
-            assert shown == (tuple(default) if isinstance(default, list) else default)
-            assert words[key].endswith(f"Default {said(default)}.")
-        else:
-            assert shown is None
-            assert f"Default {said(default)}, for " in words[key]
-            for of, other in others.items():
-                # What is not said is as for the kind before.
-                if f"for {of.removesuffix('s')}s " in words[key]:
-                    assert f"for {of.removesuffix('s')}s {said(other[key])}" in words[key]
+        # What is not said of a kind of observations is as for the kind before.
+        before, words_of_default = default, f"Default {said(default)}"
+        for of, other in others.items():
+            if other[key] != before:
+                before = other[key]
+                words_of_default += f", for {of.removesuffix('s')}s {said(before)}"
+        assert words[key].endswith(f"{words_of_default}.")
+        follows = any(other[key] != default for other in others.values())
+        assert shown == (None if follows else tuple(default) if isinstance(default, list) else default)
 
 
 def said(value):

@@ -238,7 +238,7 @@ pub struct Follower {
     past: Past,
 }
 
-/// What is known of the logs of a run.
+/// The logs of a run, as far as they were read.
 #[derive(Debug, Default)]
 struct Past {
     /// By seed: the record, and the marks of its episodes, its evaluations and those of the distribution.

@@ -1,4 +1,4 @@
-//! What a trained run would do, on the dial of its problem.
+//! The policy of a trained run on the dial of its problem.
 
 mod support;
 

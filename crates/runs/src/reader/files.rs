@@ -32,7 +32,7 @@ pub(super) struct Mark {
     bytes: u64,
     lines: usize,
     header: String,
-    /// What is just before. If it is something else, the log is another one.
+    /// The bytes just before. If they have changed, the log was replaced by another one.
     last: Vec<u8>,
 }
 

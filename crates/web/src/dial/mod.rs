@@ -178,7 +178,7 @@ pub struct Dials {
     planning: Mutex<()>,
     buffering: Mutex<()>,
     agents: Agents,
-    /// What agents answered, the latest at the end.
+    /// Answers of agents, the latest at the end.
     served: Mutex<Vec<(Key, Result<Bytes, String>)>>,
 }
 
@@ -217,7 +217,7 @@ impl Dials {
         dial.buffered().map(|grid| grid.json.clone())
     }
 
-    /// What a seed of a run would do at every level, as JSON.
+    /// The policy that a seed of a run would follow at every level, as JSON.
     pub fn served(&self, dial: &Dial, shelf: &Shelf, run: &str, seed: u64) -> Result<Bytes, DialError> {
         let key = Key::of(shelf, run, seed).map_err(DialError::Wrong)?;
         let find =

@@ -260,7 +260,7 @@ fn grid_answer(problem: &Problem) -> Option<GridAnswer> {
     })
 }
 
-/// What a policy does in each cell of a grid in most of the periods that are shown.
+/// The action that a policy takes in each cell of a grid in most of the periods that are shown.
 fn usual(problem: &Problem, axes: Axes<'_>, map: &[String]) -> [String; 2] {
     let mut cells = vec![vec![None; problem.states.len()]; map.len()];
     for (stage, column) in cells.iter_mut().zip(map) {
