@@ -51,6 +51,8 @@ def test_defaults_follow_the_observations(kind):
     for shape, dtype, of in (((10, 10, 4), np.bool_, "planes"), ((3, 12, 12), np.uint8, "planes"), ((40, 40, 3), np.uint8, "frames")):
         image = Shaped(spaces.Box(0, 1 if dtype is np.bool_ else 255, shape, dtype))
         assert settings_of(kind(image, horizon=5)) == bqrl.settings(kind.algo, of)
+    game = kind("bqrl/MinAtarSeaquest-v0")
+    assert settings_of(game) == bqrl.settings(kind.algo, "planes") and game.horizon == 10_000
     # What is given stays.
     assert settings_of(kind("CartPole-v1", hidden=[7], zeta=1))["hidden"] == [7]
 
