@@ -135,6 +135,8 @@ pub struct Design {
     pub with_collected: bool,
     /// Minibatches per step at first: this, over the square root of the steps so far.
     pub early_updates: f64,
+    /// γ: what a step ahead counts for the critics. Returns are measured without it.
+    pub discount: f64,
 }
 
 impl Design {
@@ -147,6 +149,7 @@ impl Design {
             smooth: false,
             with_collected: false,
             early_updates: 0.0,
+            discount: 1.0,
         }
     }
 
@@ -339,7 +342,7 @@ impl QuantileCritics {
         let early = (self.design.early_updates / (self.stored as f64).sqrt()).min(MOST_EARLY);
         self.due += self.config.updates_per_step.max(early);
         if transition.end.is_over()
-            && let Some(factor) = self.unit.episode(self.replay.newest_rewards(lane))
+            && let Some(factor) = self.unit.episode(self.replay.newest_rewards(lane), self.design.discount)
         {
             self.critics.scale_outputs(factor as f32);
         }
@@ -360,7 +363,7 @@ impl QuantileCritics {
         }
         let (rule, sigma, best) = (self.rule(), self.unit.sigma(), self.unit.best(self.config.optimism));
         let Self { config, replay, encoder, rng, minibatch, n_steps, .. } = self;
-        let draw = Draw { size: config.batch_size, n_steps: *n_steps, sigma };
+        let draw = Draw { size: config.batch_size, n_steps: *n_steps, discount: self.design.discount, sigma };
         let imagined = Imagined {
             tries: &self.tries,
             n_actions: self.n_actions,

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let n = batch.actions.len();
     let floats = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
     let actions: Vec<u8> = batch.actions.iter().flat_map(|&a| (a as i64).to_le_bytes()).collect();
-    let done: Vec<f32> = batch.done.iter().map(|&d| f32::from(u8::from(d))).collect();
+    let done: Vec<f32> = batch.continuation.iter().map(|c| 1.0 - c).collect();
     let tensors = [
         ("inputs", Dtype::F32, vec![n, shape.n_inputs], floats(batch.inputs)),
         ("next_inputs", Dtype::F32, vec![n, shape.n_inputs], floats(batch.next_inputs)),

@@ -15,17 +15,17 @@ pub struct Batch<'a> {
     pub actions: &'a [usize],
     /// r.
     pub rewards: &'a [f32],
-    /// x', as `inputs`; not used where `done`, but finite.
+    /// x', as `inputs`; not used where `continuation` is 0, but finite.
     pub next_inputs: &'a [f32],
-    /// d = 1: the episode terminated or reached the horizon, so there is no next state to evaluate.
-    pub done: &'a [bool],
+    /// 1−d, times the discount: 0 where the episode is over, so that there is no next state to evaluate.
+    pub continuation: &'a [f32],
 }
 
 /// The parts of a transition other than its inputs.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Reward,
-    /// 1−d.
+    /// 1−d, times the discount.
     Continuation,
     /// The index of the action taken, as a float.
     Action,
@@ -55,10 +55,16 @@ pub(crate) struct Span {
 
 impl Transitions {
     pub fn fill(&mut self, shape: &Shape, batch: &Batch) -> Result<(), UpdateError> {
-        let Batch { inputs, actions, rewards, next_inputs, done } = *batch;
+        let Batch { inputs, actions, rewards, next_inputs, continuation } = *batch;
         let (b, n_inputs, n_actions) = (actions.len(), shape.n_inputs, shape.n_actions);
         assert!(b > 0, "a batch needs at least one transition");
-        assert_eq!((rewards.len(), done.len()), (b, b), "rewards and done, want one of each per action");
+        assert_eq!(
+            (rewards.len(), continuation.len()),
+            (b, b),
+            "rewards and continuation, want one per action"
+        );
+        let share = |c: &f32| (0.0..=1.0).contains(c);
+        assert!(continuation.iter().all(share), "continuation must lie in [0, 1], got {continuation:?}");
         assert_eq!(inputs.len(), b * n_inputs, "inputs, want B·D");
         assert_eq!(next_inputs.len(), b * n_inputs, "next inputs, want B·D");
         assert!(actions.iter().all(|&a| a < n_actions), "actions must be below {n_actions}, got {actions:?}");
@@ -78,7 +84,7 @@ impl Transitions {
         self.spans.clear();
         for (lane, &s) in self.order.iter().enumerate() {
             self.outcomes.set(lane, Outcome::Reward as usize, rewards[s]);
-            self.outcomes.set(lane, Outcome::Continuation as usize, if done[s] { 0.0 } else { 1.0 });
+            self.outcomes.set(lane, Outcome::Continuation as usize, continuation[s]);
             self.outcomes.set(lane, Outcome::Action as usize, actions[s] as f32);
             let (panel, lane, action) = (lane / PANEL, lane % PANEL, actions[s]);
             match self.spans.last_mut() {

@@ -45,7 +45,7 @@ pub enum Which {
 ///
 /// // One transition that ends with reward 1 after action 0: every quantile of z(x, 0) is drawn to 1.
 /// let x = [0.1, 0.2, 0.3];
-/// let batch = Batch { inputs: &x, actions: &[0], rewards: &[1.0], next_inputs: &x, done: &[true] };
+/// let batch = Batch { inputs: &x, actions: &[0], rewards: &[1.0], next_inputs: &x, continuation: &[0.0] };
 /// for _ in 0..2000 {
 ///     critics.train_step(&batch, &rule, &Adam::new(0.01), 0.01)?;
 /// }

@@ -19,7 +19,7 @@ pub struct Workload {
     actions: Vec<usize>,
     rewards: Vec<f32>,
     next_inputs: Vec<f32>,
-    done: Vec<bool>,
+    continuation: Vec<f32>,
 }
 
 impl Workload {
@@ -101,15 +101,15 @@ impl Workload {
             rewards: normals(batch),
             rule,
             actions: (0..batch).map(|_| rng.below(n_actions)).collect(),
-            done: (0..batch).map(|_| rng.below(10) == 0).collect(),
+            continuation: (0..batch).map(|_| if rng.below(10) == 0 { 0.0 } else { 1.0 }).collect(),
             critics: Ensemble::new(shape, Init::default(), rng).expect("a valid shape").with_kernels(kernels),
         })
     }
 
     /// One [`Ensemble::train_step`] with learning rate 1e-4 and ζ = 0.005.
     pub fn step(&mut self) {
-        let Self { critics, rule, inputs, actions, rewards, next_inputs, done } = self;
-        let batch = Batch { inputs, actions, rewards, next_inputs, done };
+        let Self { critics, rule, inputs, actions, rewards, next_inputs, continuation } = self;
+        let batch = Batch { inputs, actions, rewards, next_inputs, continuation };
         critics.train_step(black_box(&batch), rule, &Adam::new(1e-4), 0.005).expect("noise is learned by");
     }
 
@@ -131,8 +131,8 @@ impl Workload {
 
     /// The minibatch.
     pub fn batch(&self) -> Batch<'_> {
-        let Self { inputs, actions, rewards, next_inputs, done, .. } = self;
-        Batch { inputs, actions, rewards, next_inputs, done }
+        let Self { inputs, actions, rewards, next_inputs, continuation, .. } = self;
+        Batch { inputs, actions, rewards, next_inputs, continuation }
     }
 }
 

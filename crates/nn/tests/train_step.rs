@@ -204,11 +204,11 @@ fn the_oracle_agrees_with_finite_differences() {
 fn gradients_match_the_oracle() {
     for kernels in Kernels::available() {
         for (shape, batch, rule) in cases_with_rules() {
-            for done in [None, Some(false), Some(true)] {
+            for all in [None, Some(1.0), Some(0.0)] {
                 let mut critics = ensemble(&shape, 5, kernels);
                 let mut sample = Sample::random(&shape, batch, &mut stream(6, Purpose::Test));
-                if let Some(done) = done {
-                    sample.done.fill(done);
+                if let Some(all) = all {
+                    sample.continuation.fill(all);
                 }
                 let before = oracle::critics(&critics);
                 let losses = critics.train_step_with_loss(
@@ -219,7 +219,8 @@ fn gradients_match_the_oracle() {
                 );
                 let losses = losses.unwrap();
                 for (m, (before, after)) in before.iter().zip(oracle::critics(&critics)).enumerate() {
-                    let what = format!("{}, {shape:?}, {rule:?}, critic {m}, done {done:?}", kernels.name());
+                    let what =
+                        format!("{}, {shape:?}, {rule:?}, critic {m}, continuation {all:?}", kernels.name());
                     let y = oracle::all_targets(&before.online, &before.target, &rule, &shape, &sample);
                     let want = flat(&oracle::gradient(&before.online, &y, &rule, &shape, &sample));
                     // After the first step the first moment is (1 − β₁) g.

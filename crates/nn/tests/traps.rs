@@ -42,8 +42,13 @@ fn step_of_twins(
     let mut results = Kernels::available().into_iter().map(|kernels| {
         let critics = [(constant(online), constant(target)), (constant(online), constant(online))];
         let mut critics: Ensemble = oracle::ensemble(&shape, &critics, kernels);
-        let batch =
-            Batch { inputs: &[0.0], actions: &[0], rewards: &[reward], next_inputs: &[0.0], done: &[done] };
+        let batch = Batch {
+            inputs: &[0.0],
+            actions: &[0],
+            rewards: &[reward],
+            next_inputs: &[0.0],
+            continuation: &[f32::from(u8::from(!done))],
+        };
         let losses = critics.train_step_with_loss(&batch, rule, &Adam::new(1e-3), 0.1).unwrap();
         let gradient =
             oracle::critics(&critics)[0].first[0].bias.iter().map(|m| m / 0.1).collect::<Vec<f64>>();
@@ -264,6 +269,7 @@ fn a_rule_for_another_number_of_heads_is_refused() {
     };
     let net = constant(&[0.0; 4]);
     let mut critics = oracle::ensemble(&shape, &[(net.clone(), net)], Kernels::scalar());
-    let batch = Batch { inputs: &[0.0], actions: &[0], rewards: &[0.0], next_inputs: &[0.0], done: &[true] };
+    let batch =
+        Batch { inputs: &[0.0], actions: &[0], rewards: &[0.0], next_inputs: &[0.0], continuation: &[0.0] };
     let _ = critics.train_step(&batch, &heads(vec![per_level(0.0)]), &Adam::new(1e-3), 0.1);
 }

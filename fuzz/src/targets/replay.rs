@@ -109,7 +109,7 @@ pub(super) fn run(input: &Input) -> bool {
     for transitions in [0, 3, CAPACITY] {
         play(&mut replay, &space, transitions, rng);
         for _ in 0..if replay.is_empty() { 0 } else { 2 * CAPACITY } {
-            let drawn = replay.sample(1, rng);
+            let drawn = replay.sample(1, 1.0, rng);
             assert!(drawn.action < N_ACTIONS && drawn.reward.is_finite(), "{drawn:?}");
             let seen = drawn.next.iter().map(|next| &next.1).chain([&drawn.x.1]);
             seen.for_each(|observation| assert!(space.holds(observation), "{observation:?}"));

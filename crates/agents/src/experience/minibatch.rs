@@ -15,7 +15,7 @@ pub struct Minibatch {
     actions: Vec<usize>,
     rewards: Vec<f32>,
     next_inputs: Vec<f32>,
-    done: Vec<bool>,
+    continuation: Vec<f32>,
 }
 
 /// The size of a minibatch, the steps of each transition, and the unit of its rewards.
@@ -25,6 +25,8 @@ pub struct Draw {
     pub size: usize,
     /// Rewards that are summed, at most.
     pub n_steps: usize,
+    /// γ.
+    pub discount: f64,
     /// σ.
     pub sigma: f64,
 }
@@ -91,23 +93,23 @@ impl Minibatch {
         imagined: &Imagined,
         rng: &mut Rng,
     ) -> Batch<'_> {
-        let Draw { size, n_steps, sigma } = *of;
-        let Self { inputs, actions, rewards, next_inputs, done } = self;
+        let Draw { size, n_steps, discount, sigma } = *of;
+        let Self { inputs, actions, rewards, next_inputs, continuation } = self;
         inputs.clear();
         actions.clear();
         rewards.clear();
         next_inputs.clear();
-        done.clear();
+        continuation.clear();
         for _ in 0..size {
-            let transition = replay.sample(n_steps, rng);
+            let transition = replay.sample(n_steps, discount, rng);
             let (stage, observation, collected) = &transition.x;
             encoder.encode(&Input { stage: *stage, observation, collected: *collected }, sigma, inputs);
-            // If d = 1 the continuation is not evaluated; x takes the place of x'.
+            // If d = 1 what follows is not evaluated; x takes the place of x'.
             let (stage, observation, collected) = transition.next.as_ref().unwrap_or(&transition.x);
             encoder.encode(&Input { stage: *stage, observation, collected: *collected }, sigma, next_inputs);
             actions.push(transition.action);
             rewards.push((transition.reward / sigma) as f32);
-            done.push(transition.next.is_none());
+            continuation.push(transition.continuation as f32);
             for action in imagined.at(&transition.x.1) {
                 let (stage, observation, collected) = &transition.x;
                 let x = Input { stage: *stage, observation, collected: *collected };
@@ -115,10 +117,10 @@ impl Minibatch {
                 encoder.encode(&x, sigma, next_inputs);
                 actions.push(action);
                 rewards.push((imagined.worth(x.stage) / sigma) as f32);
-                done.push(true);
+                continuation.push(0.0);
             }
         }
-        Batch { inputs, actions, rewards, next_inputs, done }
+        Batch { inputs, actions, rewards, next_inputs, continuation }
     }
 }
 

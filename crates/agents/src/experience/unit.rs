@@ -1,7 +1,7 @@
 //! The scale of the returns, found while learning: networks learn z/σ, so that no scale has to be set.
 //!
 //! ```text
-//! σ  = root mean square of the returns-to-go Z_h = r_h + r_{h+1} + … of the last episodes
+//! σ  = root mean square of the returns-to-go Z_h = r_h + γ r_{h+1} + … of the last episodes
 //! lo = min(0, Z_h),  hi = max(0, Z_h)            over all episodes
 //! ```
 //!
@@ -77,10 +77,10 @@ impl ReturnUnit {
     }
 
     /// The rewards of an episode, newest first. Returns σ_before/σ where σ has moved: the factor for the outputs.
-    pub fn episode(&mut self, rewards: impl Iterator<Item = f64>) -> Option<f64> {
+    pub fn episode(&mut self, rewards: impl Iterator<Item = f64>, discount: f64) -> Option<f64> {
         let mut to_go = 0.0;
         for reward in rewards {
-            to_go += reward;
+            to_go = reward + discount * to_go;
             self.count += 1.0;
             self.squares += to_go * to_go;
             self.low = self.low.min(to_go);
@@ -125,31 +125,31 @@ mod tests {
         assert!(!unit.is_known());
         assert_eq!(unit.of_inputs(), f64::INFINITY, "collected rewards have no scale yet");
         // Rewards 1, −3 in this order: returns-to-go −3 and −2, mean square 13/2.
-        assert_eq!(unit.episode([-3.0, 1.0].into_iter()), None, "outputs had no unit before");
+        assert_eq!(unit.episode([-3.0, 1.0].into_iter(), 1.0), None, "outputs had no unit before");
         let first = unit.sigma();
         assert!((first - 6.5_f64.sqrt()).abs() < 1e-12);
         assert_eq!(unit.of_inputs(), first);
         assert_eq!((unit.range(), unit.best(1.0)), (3.0, 0.0));
-        let factor = unit.episode([-9.0].into_iter()).unwrap();
+        let factor = unit.episode([-9.0].into_iter(), 1.0).unwrap();
         assert!((factor * unit.sigma() - first).abs() < 1e-12, "outputs keep their meaning");
     }
 
     #[test]
     fn small_moves_and_returns_that_are_all_zero_leave_the_unit_as_it_is() {
         let mut unit = ReturnUnit::new(0.0);
-        assert_eq!(unit.episode([0.0, 0.0].into_iter()), None);
+        assert_eq!(unit.episode([0.0, 0.0].into_iter(), 1.0), None);
         assert!(unit.is_known());
         assert_eq!((unit.sigma(), unit.best(2.0)), (1.0, 2.0));
         let mut unit = ReturnUnit::new(0.0);
-        unit.episode([2.0].into_iter());
-        assert_eq!(unit.episode([2.05].into_iter()), None);
-        assert!(unit.episode([4.0].into_iter()).is_some());
+        unit.episode([2.0].into_iter(), 1.0);
+        assert_eq!(unit.episode([2.05].into_iter(), 1.0), None);
+        assert!(unit.episode([4.0].into_iter(), 1.0).is_some());
     }
 
     #[test]
     fn a_given_unit_stays() {
         let mut unit = ReturnUnit::new(7.0);
-        assert_eq!(unit.episode([100.0].into_iter()), None);
+        assert_eq!(unit.episode([100.0].into_iter(), 1.0), None);
         assert_eq!(unit.sigma(), 7.0);
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let of = |scale: f64| {
             let mut unit = ReturnUnit::new(0.0);
             for k in 0..200 {
-                unit.episode([scale * f64::from(k), scale].into_iter());
+                unit.episode([scale * f64::from(k), scale].into_iter(), 1.0);
             }
             unit.sigma() / scale
         };
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn forged_units_are_seen() {
         let mut unit = ReturnUnit::new(0.0);
-        unit.episode([1.0].into_iter());
+        unit.episode([1.0].into_iter(), 1.0);
         assert!(unit.is_plausible());
         for forged in [
             ReturnUnit { sigma: 0.0, ..unit },

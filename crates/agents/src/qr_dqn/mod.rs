@@ -4,7 +4,7 @@
 //! Q(x,a)   = (1/K) Σ_j z_θ,j(x,a)                        mean of the quantiles
 //! act      = uniform with probability ε_t, else argmax_a Q(x,a)
 //! a⁺(x')   = argmax_a Q(x',a)                            one action for all quantiles
-//! y_i      = r + (1−d) z̃_θ̄,i(x', a⁺)
+//! y_i      = r + γ (1−d) z̃_θ̄,i(x', a⁺)                  γ < 1 only where observations are images
 //! 𝒥        = mean of ρ_{η_j}^κ(y_i − z_θ,j(x,a))         the smoothed quantile loss
 //! θ̄       ← (1−ζ) θ̄ + ζ θ
 //! output   = argmax_a Q(x,a)
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
-use crate::settings::{count, probability};
+use crate::settings::{count, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
     Transition, Waiting,
@@ -36,6 +36,8 @@ use crate::{
 pub struct Config {
     /// ε, after a first time with more.
     pub epsilon: f64,
+    /// γ, for the critic alone: returns are measured without it. 1 is the objective; a little less is easier to learn in long games.
+    pub discount: f64,
     /// Network, replay and optimiser.
     #[serde(flatten)]
     pub critics: CriticConfig,
@@ -60,14 +62,16 @@ struct State {
 impl QrDqn {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
-        let Config { epsilon, critics } = config;
+        let Config { epsilon, discount, critics } = config;
         critics.check()?;
         count("n_critics", critics.n_critics, 1..=16)?;
         probability("epsilon", epsilon)?;
+        share("discount", discount)?;
         let design = Design {
             shared_trunk: true,
             smooth: true,
             early_updates: early_updates(spec),
+            discount,
             ..Design::by_score(&Score::mean(critics.n_quantiles))
         };
         Ok(Self {

@@ -71,7 +71,14 @@ impl Config {
         heads.extend(mean);
         heads.extend(self.ramps.iter().map(|&ramp| per_level(ramp)));
         let early_updates = early_updates(spec);
-        Design { heads, shared_trunk: true, smooth: true, with_collected: false, early_updates }
+        Design {
+            heads,
+            shared_trunk: true,
+            smooth: true,
+            with_collected: false,
+            early_updates,
+            discount: 1.0,
+        }
     }
 }
 

@@ -182,7 +182,7 @@ pub struct Sample {
     pub actions: Vec<usize>,
     pub rewards: Vec<f32>,
     pub next_inputs: Vec<f32>,
-    pub done: Vec<bool>,
+    pub continuation: Vec<f32>,
 }
 
 impl Sample {
@@ -191,12 +191,14 @@ impl Sample {
         let (inputs, next_inputs) = (normals(batch * shape.n_inputs), normals(batch * shape.n_inputs));
         let rewards = normals(batch);
         let actions = (0..batch).map(|_| rng.below(shape.n_actions)).collect();
-        Self { inputs, actions, rewards, next_inputs, done: (0..batch).map(|_| rng.below(3) == 0).collect() }
+        // Of three, one is over, one goes on, one is discounted.
+        let continuation = (0..batch).map(|_| [0.0, 1.0, 0.75][rng.below(3)]).collect();
+        Self { inputs, actions, rewards, next_inputs, continuation }
     }
 
     pub fn batch(&self) -> Batch<'_> {
-        let Self { inputs, actions, rewards, next_inputs, done } = self;
-        Batch { inputs, actions, rewards, next_inputs, done }
+        let Self { inputs, actions, rewards, next_inputs, continuation } = self;
+        Batch { inputs, actions, rewards, next_inputs, continuation }
     }
 }
 
@@ -265,7 +267,7 @@ fn targets(
     shape: &Shape,
     next: &[f64],
     reward: f64,
-    done: bool,
+    continuation: f64,
 ) -> Vec<Vec<f64>> {
     let k = shape.n_quantiles;
     let eta = buffer::eta(k);
@@ -289,7 +291,7 @@ fn targets(
             };
             score::argmax(&choosing.iter().map(score).collect::<Vec<f64>>())
         };
-        let after = |j: usize| if done { ramp * eta[j] } else { valued[best(j)][j] };
+        let after = |j: usize| continuation * valued[best(j)][j] + (1.0 - continuation) * ramp * eta[j];
         (0..k).map(|j| (reward + after(j)).clamp(rule.bounds.0, rule.bounds.1 + ramp)).collect()
     };
     let pairs = (0..shape.n_twins).flat_map(|twin| (0..shape.n_heads).map(move |head| (twin, head)));
@@ -322,7 +324,7 @@ pub fn all_targets(
 ) -> Vec<Vec<Vec<f64>>> {
     let one = |s: usize| {
         let next = row(&sample.next_inputs, shape.n_inputs, s);
-        targets(online, target, rule, shape, &next, sample.rewards[s].into(), sample.done[s])
+        targets(online, target, rule, shape, &next, sample.rewards[s].into(), sample.continuation[s].into())
     };
     (0..sample.actions.len()).map(one).collect()
 }

@@ -53,10 +53,12 @@ pub struct Remembered {
     pub x: (usize, Observation, f64),
     /// The action.
     pub action: usize,
-    /// Its reward.
+    /// Its reward; of several steps, their sum, each discounted by the steps before it.
     pub reward: f64,
     /// x'; `None` after a last transition, where nothing is left to earn.
     pub next: Option<(usize, Observation, f64)>,
+    /// What x' is discounted by; 0 where there is none.
+    pub continuation: f64,
 }
 
 impl Replay {
@@ -100,8 +102,8 @@ impl Replay {
 
     /// One transition, uniformly, over `n_steps` steps or to the end of its episode: the reward is their sum and x' follows the
     /// last of them.
-    pub fn sample(&self, n_steps: usize, rng: &mut Rng) -> Remembered {
-        self.get(rng.below(self.len()), n_steps)
+    pub fn sample(&self, n_steps: usize, discount: f64, rng: &mut Rng) -> Remembered {
+        self.get(rng.below(self.len()), n_steps, discount)
     }
 
     /// The rewards of the newest transitions of a lane, newest first, back to the first of their episode.
@@ -119,7 +121,7 @@ impl Replay {
     }
 
     /// The transition at a place: lane after lane, and within a lane by slot.
-    fn get(&self, mut place: usize, n_steps: usize) -> Remembered {
+    fn get(&self, mut place: usize, n_steps: usize, discount: f64) -> Remembered {
         let mut index = 0;
         while place >= self.lanes[index].len() {
             place -= self.lanes[index].len();
@@ -128,18 +130,21 @@ impl Replay {
         let lane = &self.lanes[index];
         let number = lane.number_at(place);
         let (header, x) = (lane.header(number), lane.x(number));
-        let (mut last, mut reward) = (number, header.reward);
+        let (mut last, mut reward, mut after) = (number, header.reward, discount);
         while last + 1 < number + n_steps as u64 && lane.is_followed(last) {
             last += 1;
-            reward += lane.header(last).reward;
+            reward += after * lane.header(last).reward;
+            after *= discount;
         }
         let next = if last == number { lane.next(number, &x) } else { lane.next(last, &lane.x(last)) };
+        let continuation = if next.is_some() { after } else { 0.0 };
         Remembered {
             number: number * self.lanes.len() as u64 + index as u64,
             x,
             action: header.action as usize,
             reward,
             next,
+            continuation,
         }
     }
 }

@@ -112,7 +112,8 @@ impl World {
         let number = (k * self.wanted.len() + ring) as u64;
         self.now[lane] = (event.end > 3).then(|| next.clone());
         let next = (!end.is_final()).then_some(next);
-        self.wanted[ring].push(Remembered { number, x, action, reward, next });
+        let continuation = if next.is_some() { 1.0 } else { 0.0 };
+        self.wanted[ring].push(Remembered { number, x, action, reward, next, continuation });
     }
 
     /// Exactly the newest of each ring are held, in their order by slot.
@@ -127,7 +128,7 @@ impl World {
         }
         assert_eq!(self.replay.len(), wanted.len());
         for (place, wanted) in wanted.into_iter().enumerate() {
-            assert_eq!(&self.replay.get(place, 1), wanted);
+            assert_eq!(&self.replay.get(place, 1, 1.0), wanted);
         }
         for lane in &self.replay.lanes {
             let beside = lane.older.keys().chain(lane.detached_next.keys());
@@ -244,7 +245,7 @@ proptest! {
         (0..n).for_each(|_| world.play(Event { lane: 0, end: 9, how: 1, value: 0 }));
         let (mut rng, mut same) = (stream(seed, Purpose::Test), stream(seed, Purpose::Test));
         for _ in 0..20 {
-            let number = world.replay.sample(1, &mut rng).number as usize;
+            let number = world.replay.sample(1, 1.0, &mut rng).number as usize;
             prop_assert_eq!(number % capacity, same.below(n.min(capacity)));
             prop_assert!(number + capacity >= n);
         }
@@ -262,7 +263,7 @@ fn sampling_is_uniform_over_lanes_of_different_lengths() {
     let rng = &mut stream(42, Purpose::Test);
     let mut counts = BTreeMap::new();
     for _ in 0..20_000 {
-        *counts.entry(world.replay.sample(1, rng).number).or_insert(0u32) += 1;
+        *counts.entry(world.replay.sample(1, 1.0, rng).number).or_insert(0u32) += 1;
     }
     let numbers: Vec<u64> = counts.keys().copied().collect();
     assert_eq!(numbers, [1, 2, 4, 5, 8, 9, 12, 15, 18, 21]);
@@ -398,7 +399,7 @@ fn several_steps_add_up_and_stop_at_the_end_of_an_episode() {
         assert_eq!(replay.newest_rewards(0).collect::<Vec<_>>(), wanted);
     }
     let at = |place, n_steps| {
-        let drawn = replay.get(place, n_steps);
+        let drawn = replay.get(place, n_steps, 1.0);
         (drawn.reward, drawn.next.map(|next| next.0))
     };
     assert_eq!(at(0, 1), (1.0, Some(1)));
@@ -406,4 +407,10 @@ fn several_steps_add_up_and_stop_at_the_end_of_an_episode() {
     assert_eq!(at(2, 3), (28.0, None));
     assert_eq!(at(3, 5), (24.0, None));
     assert_eq!(at(5, 3), (96.0, Some(2)));
+    // With γ = ½ the rewards 1, 2, 4 count 1, 1, 1, and what follows counts an eighth; after an end nothing follows.
+    let discounted = |place| {
+        let drawn = replay.get(place, 3, 0.5);
+        (drawn.reward, drawn.continuation)
+    };
+    assert_eq!([discounted(0), discounted(2)], [(3.0, 0.125), (12.0, 0.0)]);
 }
