@@ -87,7 +87,7 @@ fn sample<const N: usize>(bencher: Bencher, kind: &str) {
     let mut world = World::new(kind, N, 10_000);
     (0..20_000).for_each(|_| world.step());
     let rng = &mut stream(42, Purpose::Test);
-    bencher.bench_local(|| world.replay.sample(1, rng));
+    bencher.bench_local(|| world.replay.sample(1, 1.0, rng));
 }
 
 /// Bytes of this process that are in memory.

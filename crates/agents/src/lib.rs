@@ -22,7 +22,7 @@ use std::cmp::Ordering;
 
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::Clock;
-use bqrl_mdp::evaluate::Policy;
+use bqrl_mdp::evaluate::{Choice, Policies, Policy};
 use bqrl_mdp::trajectory::{AugmentedInput, End, Observation};
 use bqrl_nn::UpdateError;
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,15 @@ pub trait Agent: Send + Sync {
     fn serve(&self, levels: &[Buffer], objective: Objective) -> Served;
     /// A served policy at x: appends (action, probability) pairs to `choice`, which is empty; probabilities sum to 1.
     fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>);
+    /// The same for several policies, each at an x of its own. An agent with networks sends all through at once.
+    fn decide_all(&self, asked: &[(&Memo, Input)]) -> Vec<Choice> {
+        let one = |(memo, x): &(&Memo, Input)| {
+            let mut choice = Vec::new();
+            self.decide(memo, x, &mut choice);
+            choice
+        };
+        asked.iter().map(one).collect()
+    }
     /// The critics' predictions of the return from x on; empty for an agent that does not predict laws.
     fn predictions(&self, x: &Input) -> Vec<Prediction>;
     /// Whether [`decide`](Self::decide) gives distributions; evaluation then reports both the mode and the
@@ -226,6 +235,12 @@ impl<'a> ServedPolicy<'a> {
         }
     }
 
+    /// The same at several x.
+    pub fn decide_all<'x>(&self, xs: impl Iterator<Item = Input<'x>>) -> Vec<Choice> {
+        let Self { agent, memo, mode } = *self;
+        ServedPolicies { agent, memos: std::slice::from_ref(memo), mode }.decide_all(xs.map(|x| (0, x)))
+    }
+
     /// The most probable action at x.
     pub fn action(&self, x: &Input) -> usize {
         let mut choice = Vec::new();
@@ -251,6 +266,50 @@ impl Policy for ServedPolicy<'_> {
         let observation = Observation::Index(x.state);
         let x = Input { stage: x.stage, observation: &observation, collected: x.collected };
         ServedPolicy::decide(self, &x, choice);
+    }
+}
+
+/// Several policies of an agent.
+#[derive(Clone, Copy)]
+pub struct ServedPolicies<'a> {
+    agent: &'a dyn Agent,
+    memos: &'a [Memo],
+    mode: bool,
+}
+
+impl<'a> ServedPolicies<'a> {
+    /// One per memo; with `mode`, each takes its most probable action for certain, ties going to the lowest index.
+    pub fn new(agent: &'a dyn Agent, memos: &'a [Memo], mode: bool) -> Self {
+        Self { agent, memos, mode }
+    }
+
+    /// Each of them by itself.
+    pub fn each(self) -> impl Iterator<Item = ServedPolicy<'a>> {
+        self.memos.iter().map(move |memo| ServedPolicy { agent: self.agent, memo, mode: self.mode })
+    }
+
+    /// What policies choose, each given by its number, at an x of its own.
+    pub fn decide_all<'x>(&self, asked: impl Iterator<Item = (usize, Input<'x>)>) -> Vec<Choice> {
+        let asked: Vec<(&Memo, Input)> = asked.map(|(policy, x)| (&self.memos[policy], x)).collect();
+        let mut choices = self.agent.decide_all(&asked);
+        if self.mode {
+            choices.iter_mut().for_each(|choice| *choice = vec![(most_probable(choice), 1.0)]);
+        }
+        choices
+    }
+}
+
+impl Policies for ServedPolicies<'_> {
+    fn n_policies(&self) -> usize {
+        self.memos.len()
+    }
+
+    fn decide_all(&self, asked: &[(usize, AugmentedInput)]) -> Vec<Choice> {
+        let states: Vec<Observation> = asked.iter().map(|(_, x)| Observation::Index(x.state)).collect();
+        let input = |(&(policy, x), observation): (&(usize, AugmentedInput), _)| {
+            (policy, Input { stage: x.stage, observation, collected: x.collected })
+        };
+        ServedPolicies::decide_all(self, asked.iter().zip(&states).map(input))
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! The three agents differ in a⁺, the next action that y continues with, and in the score that they act by; these are in their own
 //! files. Choices that the paper leaves open, for all three (decision 0011): hidden layers are normalised; r is the sum of the next
-//! ⌈H/100⌉ rewards, at most five, and x' follows the last of them; without optimism, y is clipped to what was seen; ζ is larger
+//! ⌈H/100⌉ rewards, at most five (one where observations are images), and x' follows the last of them; without optimism, y is clipped to what was seen; ζ is larger
 //! during the first updates, and weight decay and learning rate fall later on.
 //!
 //! Optimism: every action has the value `optimism` σ at first. A network forgets this for actions that were never tried. So, where states
@@ -241,7 +241,7 @@ impl QuantileCritics {
             observations: spec.observations.clone(),
             n_actions: spec.n_actions,
             horizon: spec.horizon,
-            n_steps: spec.horizon.div_ceil(STEPS_PER_REWARD).min(MOST_STEPS),
+            n_steps: n_steps(spec),
             encoder,
             unit: ReturnUnit::new(config.reward_scale),
             critics: critics.with_kernels(config.kernels.find()?),
@@ -320,6 +320,26 @@ impl QuantileCritics {
             self.encoder.encode(&x, self.unit.of_inputs(), &mut rows);
         }
         self.critics.act_many(which, &rows)
+    }
+
+    /// The same, with one pass for neighbours that look alike to the networks. The second list says which outputs belong to an input.
+    pub fn distinct_outputs_of<'a>(
+        &self,
+        which: Which,
+        inputs: impl Iterator<Item = &'a Input<'a>>,
+    ) -> (Vec<Vec<f32>>, Vec<usize>) {
+        let width = self.encoder.width();
+        let (mut rows, mut places) = (Vec::new(), Vec::new());
+        for x in inputs {
+            let before = rows.len();
+            self.encoder.encode(x, self.unit.of_inputs(), &mut rows);
+            if before > 0 && rows[before - width..before] == rows[before..] {
+                rows.truncate(before);
+            }
+            places.push(rows.len() / width - 1);
+        }
+        let outputs = if rows.is_empty() { Vec::new() } else { self.critics.act_many(which, &rows) };
+        (outputs, places)
     }
 
     /// z̃ of one action of one critic, from its raw outputs.
@@ -499,6 +519,16 @@ fn reach(observations: &ObservationSpace) -> usize {
         ObservationSpace::Discrete { n, ordered: true } => n / 10,
         _ => 0,
     }
+}
+
+/// Rewards in one target. Sums of several are learned faster in long tasks, but they hold what older policies did. Where
+/// observations are images this costs more than it brings. Measured, 200,000 steps with 1 and 5: Asterix 7.7 and 1.1, Freeway 46
+/// and 31, Breakout 11 and 15 points.
+fn n_steps(spec: &EnvSpec) -> usize {
+    if spec.observations.planes().is_some() {
+        return 1;
+    }
+    spec.horizon.div_ceil(STEPS_PER_REWARD).min(MOST_STEPS)
 }
 
 /// From this many transitions on, the weight decay falls as 1/n, as a prior does, because it makes a network forget states that are

@@ -7,13 +7,14 @@ use bqrl_agents::play::{Learning, Play, Player};
 use bqrl_agents::policy_gradient::TableConfig;
 use bqrl_agents::quantile_critics::CriticConfig;
 use bqrl_agents::{
-    Agent, LearnError, Memo, Target, Transition, Waiting, deep_bqrl, ppo, qppo, qr_dqn, target_tracking,
-    trpo, ucb_bqrl, var_q,
+    Agent, LearnError, Memo, Objective, ServedPolicies, ServedPolicy, Target, Transition, Waiting, deep_bqrl,
+    ppo, qppo, qr_dqn, target_tracking, trpo, ucb_bqrl, var_q,
 };
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
 use bqrl_math::schedule::{Clock, Span};
 use bqrl_mdp::env::{Env, EnvSpec};
+use bqrl_mdp::evaluate::Evaluator;
 use bqrl_mdp::lanes::NativeLanes;
 use bqrl_mdp::model::{Data, Kernel, Model, Outcome, Problem};
 use bqrl_mdp::tabular::TabularEnv;
@@ -242,6 +243,27 @@ fn saved_in_the_middle_of_episodes_training_continues_bit_for_bit() {
             train(&mut again_play, &mut *again, &mut again_clock, 200);
             same(&*whole, &*again, &format!("{name}, saved after {ticks} ticks"));
             assert_eq!((clock, whole_play.save()), (again_clock, again_play.save()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn policies_that_are_evaluated_together_are_those_that_decide_alone() {
+    let env = ladder();
+    let evaluator = Evaluator::rounded_down(&env.problem().model, 200);
+    let levels = [0.1, 0.5, 0.9].map(|tau| Buffer::new(tau, tau).unwrap());
+    for (name, make) in all() {
+        let (mut agent, mut clock) = (make(env.spec()), Clock::default());
+        train(&mut play(&env, 5), &mut *agent, &mut clock, 200);
+        let served = agent.serve(&levels, Objective::Quantile);
+        for mode in [false, true] {
+            let together = evaluator.evaluate_all(&ServedPolicies::new(&*agent, served.memos(), mode));
+            assert_eq!(together.len(), served.memos().len(), "{name}");
+            for (memo, together) in served.memos().iter().zip(together) {
+                let policy = ServedPolicy::new(&*agent, memo);
+                let alone = if mode { ServedPolicy::mode(&*agent, memo) } else { policy };
+                assert_eq!(evaluator.evaluate(&alone), together, "{name}, mode {mode}");
+            }
         }
     }
 }

@@ -5,10 +5,11 @@
 //! random draws, so that two policies differ by their actions and not by luck.
 
 use bqrl_agents::play::{Finished, Play, PlayError, Player};
-use bqrl_agents::{LearnError, Memo, ServedPolicy, Transition, Waiting};
+use bqrl_agents::{LearnError, Memo, ServedPolicies, ServedPolicy, Transition, Waiting};
 use bqrl_math::interval::quantile_interval;
 use bqrl_math::law::ReturnLaw;
 use bqrl_math::rng::{Purpose, Rng, lane_stream};
+use bqrl_mdp::evaluate::{Choice, Evaluation};
 use bqrl_mdp::trajectory::Observation;
 
 use crate::task::{References, Task};
@@ -38,22 +39,26 @@ impl Measured {
     }
 }
 
-/// Measures a policy; `episodes` are played if exact evaluation is not possible.
+/// Measures policies; `episodes` of each are played if exact evaluation is not possible.
 pub fn measure(
-    policy: ServedPolicy,
+    policies: ServedPolicies,
     task: &dyn Task,
     references: &References,
     episodes: usize,
     seed: u64,
-) -> Result<Measured, PlayError> {
+) -> Result<Vec<Measured>, PlayError> {
     if let Some(evaluator) = &references.evaluator {
-        let evaluation = evaluator.evaluate(&policy);
-        return Ok(Measured { law: evaluation.law, mean: evaluation.mean, sample: None });
+        let exact =
+            |evaluation: Evaluation| Measured { law: evaluation.law, mean: evaluation.mean, sample: None };
+        return Ok(evaluator.evaluate_all(&policies).into_iter().map(exact).collect());
     }
-    let returns: Vec<f64> =
-        play(policy, task, episodes, seed)?.iter().map(|episode| episode.episode_return).collect();
-    let law = ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite");
-    Ok(Measured { mean: law.mean(), law, sample: Some(returns) })
+    let played = |policy| {
+        let returns: Vec<f64> =
+            play(policy, task, episodes, seed)?.iter().map(|episode| episode.episode_return).collect();
+        let law = ReturnLaw::from_samples(&returns).expect("there are episodes, and rewards are finite");
+        Ok(Measured { mean: law.mean(), law, sample: Some(returns) })
+    };
+    policies.each().map(played).collect()
 }
 
 /// Plays this many episodes and returns them in their order.
@@ -99,17 +104,18 @@ impl Player for Evaluated<'_> {
     }
 
     fn act(&mut self, lanes: &[usize], waiting: &[Waiting]) -> Vec<usize> {
-        let mut choice = Vec::new();
-        let decide = |(&lane, waiting): (&usize, &Waiting)| {
-            choice.clear();
-            self.policy.decide(&waiting.x, &mut choice);
+        let action = |(&lane, choice): (&usize, Choice)| {
             if let [(action, _)] = choice[..] {
                 return action;
             }
             let probabilities: Vec<f64> = choice.iter().map(|&(_, probability)| probability).collect();
             choice[self.draws[lane].categorical(&probabilities)].0
         };
-        lanes.iter().zip(waiting).map(decide).collect()
+        lanes
+            .iter()
+            .zip(self.policy.decide_all(waiting.iter().map(|waiting| waiting.x)))
+            .map(action)
+            .collect()
     }
 
     fn observe(&mut self, _: usize, _: &Transition) -> Result<(), LearnError> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use bqrl_agents::Objective;
 use bqrl_agents::experience::saved;
 use bqrl_agents::play::{Play, PlayError, SavedPlay};
-use bqrl_agents::{Agent, RestoreError, ServedPolicy};
+use bqrl_agents::{Agent, RestoreError, ServedPolicies};
 use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::Purpose;
 use bqrl_math::schedule::Clock;
@@ -270,10 +270,8 @@ impl Training {
     ) -> Result<Vec<Measured>, PlayError> {
         let Self { task, references, agent, seed, evaluation_episodes, .. } = self;
         let served = agent.serve(levels, objective);
-        let policy =
-            |memo| if mode { ServedPolicy::mode(&**agent, memo) } else { ServedPolicy::new(&**agent, memo) };
-        let one = |memo| measure(policy(memo), &**task, references, *evaluation_episodes, *seed);
-        served.memos().iter().map(one).collect()
+        let policies = ServedPolicies::new(&**agent, served.memos(), mode);
+        measure(policies, &**task, references, *evaluation_episodes, *seed)
     }
 
     /// Evaluates the output policies; the agent is not changed. Returns the measurements of the greedy ones.

@@ -4,7 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bqrl_agents::{Agent, Memo, Objective, ServedPolicy};
+use bqrl_agents::play::PlayError;
+use bqrl_agents::{Agent, Memo, Objective, ServedPolicies};
 use bqrl_lab::batch::{Prepared, conclude, run_all};
 use bqrl_lab::config::{Config, Layers};
 use bqrl_lab::evaluate::{Measured, measure};
@@ -316,11 +317,11 @@ fn a_simulator_resumes_in_the_middle_of_episodes_to_the_same_bytes() {
 }
 
 /// An agent that has learned nothing: its policy is the same for every seed, and PPO's draws its actions.
-fn untrained(spec: &EnvSpec) -> (Box<dyn Agent>, Memo) {
+fn untrained(spec: &EnvSpec) -> (Box<dyn Agent>, [Memo; 1]) {
     let agent = make_agent(&config("ppo", "asset-selling", &[]), spec, 1).unwrap();
     assert!(agent.is_stochastic());
     let memo = *agent.serve(&[], Objective::Quantile).at(0);
-    (agent, memo)
+    (agent, [memo])
 }
 
 fn level() -> Buffer {
@@ -341,6 +342,12 @@ fn mean(sample: &[f64]) -> (f64, f64) {
     (mean, (variance / n).sqrt())
 }
 
+/// The measurement of one policy.
+fn only(measured: Result<Vec<Measured>, PlayError>) -> Measured {
+    let [measured] = <[Measured; 1]>::try_from(measured.unwrap()).unwrap();
+    measured
+}
+
 fn sample(measured: Measured) -> Vec<f64> {
     measured.sample.expect("the policy was played")
 }
@@ -350,10 +357,11 @@ fn played_episodes_agree_with_the_exact_law_of_a_policy() {
     let task = selling();
     let (agent, memo) = untrained(task.spec());
     let exact_references = References::new(&task, vec![level()]);
-    for policy in [ServedPolicy::new(&*agent, &memo), ServedPolicy::mode(&*agent, &memo)] {
-        let exact = measure(policy, &task, &exact_references, 1, 7).unwrap();
+    for mode in [false, true] {
+        let policy = ServedPolicies::new(&*agent, &memo, mode);
+        let exact = only(measure(policy, &task, &exact_references, 1, 7));
         assert!(exact.sample.is_none() && exact.interval(0.5).is_none());
-        let played = measure(policy, &task, &unknown(), 20_000, 7).unwrap();
+        let played = only(measure(policy, &task, &unknown(), 20_000, 7));
         let interval = played.interval(0.5).unwrap();
         let (played_mean, error) = mean(played.sample.as_ref().unwrap());
         assert_eq!(played.sample.as_ref().unwrap().len(), 20_000);
@@ -369,8 +377,9 @@ fn played_episodes_agree_with_the_exact_law_of_a_policy() {
         assert!(interval[0] <= quantile && quantile <= interval[1], "{interval:?}, exactly {quantile}");
     }
     // The distribution and its mode are different policies, or one of the two would test nothing.
-    let [drawn, mode] = [ServedPolicy::new(&*agent, &memo), ServedPolicy::mode(&*agent, &memo)]
-        .map(|policy| measure(policy, &task, &exact_references, 1, 7).unwrap().mean);
+    let [drawn, mode] = [false, true].map(|mode| {
+        only(measure(ServedPolicies::new(&*agent, &memo, mode), &task, &exact_references, 1, 7)).mean
+    });
     assert!((drawn - mode).abs() > 0.01, "{drawn} {mode}");
 }
 
@@ -419,7 +428,8 @@ fn short_episodes_are_not_over_represented_among_the_played() {
     let task = Simulator::new(vec!["a".into(), "b".into()], || Box::new(Lengths::new()));
     let (agent, memo) = untrained(task.spec());
     let play = |episodes, seed| {
-        sample(measure(ServedPolicy::new(&*agent, &memo), &task, &unknown(), episodes, seed).unwrap())
+        let policy = ServedPolicies::new(&*agent, &memo, false);
+        sample(only(measure(policy, &task, &unknown(), episodes, seed)))
     };
     // The mean is 50½. Were the first 40 episodes taken that end in 32 lanes, 32 of them would be short (one for every lane,
     // before it meets a long one) and 8 long: a mean of 20.8. Over 100 seeds the standard error is 49.5/√4000 = .78.
@@ -442,8 +452,8 @@ fn the_same_policy_and_seed_play_the_same_returns() {
         (selling(), Simulator::new(vec!["a".into(), "b".into()], || Box::new(Lengths::new())));
     for task in [&table as &dyn Task, &simulator] {
         let (agent, memo) = untrained(task.spec());
-        let play =
-            |seed| sample(measure(ServedPolicy::new(&*agent, &memo), task, &unknown(), 100, seed).unwrap());
+        let policy = ServedPolicies::new(&*agent, &memo, false);
+        let play = |seed| sample(only(measure(policy, task, &unknown(), 100, seed)));
         assert_eq!(play(1), play(1));
         assert_ne!(play(1), play(2), "the seed has no effect");
     }

@@ -25,6 +25,35 @@ pub trait Policy {
     fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>);
 }
 
+/// (action, probability) pairs.
+pub type Choice = Vec<(usize, f64)>;
+
+/// Several policies that decide together, at less than the cost of each.
+pub trait Policies {
+    /// How many.
+    fn n_policies(&self) -> usize;
+    /// What policies choose, each given by its number, at an x of its own. Questions about the same state follow one another.
+    fn decide_all(&self, asked: &[(usize, AugmentedInput)]) -> Vec<Choice>;
+}
+
+/// A policy by itself.
+struct Alone<'a>(&'a dyn Policy);
+
+impl Policies for Alone<'_> {
+    fn n_policies(&self) -> usize {
+        1
+    }
+
+    fn decide_all(&self, asked: &[(usize, AugmentedInput)]) -> Vec<Choice> {
+        let one = |(_, x): &(usize, AugmentedInput)| {
+            let mut choice = Vec::new();
+            self.0.decide(x, &mut choice);
+            choice
+        };
+        asked.iter().map(one).collect()
+    }
+}
+
 /// Any function from x to an action is a deterministic policy.
 impl<F: Fn(&AugmentedInput) -> usize> Policy for F {
     fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
@@ -89,6 +118,11 @@ impl Evaluator {
     /// The law of R^π.
     pub fn evaluate(&self, policy: &dyn Policy) -> Evaluation {
         forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
+    }
+
+    /// The law of every policy's return.
+    pub fn evaluate_all(&self, policies: &dyn Policies) -> Vec<Evaluation> {
+        forward_all(&self.compiled, &self.ladders.collected, policies, |_, _, _| {})
     }
 
     /// For each stage and state, the rewards that can have been collected there under some policy, rising.
@@ -187,64 +221,112 @@ impl Mass {
     }
 }
 
-/// Neighbouring rungs of one state with the same choice: they move together, as one block.
-struct Run {
-    from: usize,
-    to: usize,
-    choice: Vec<(usize, f64)>,
-}
-
 /// The forward pass. `visit` gets the mass of every state in which a decision is due, stage by stage.
 pub(crate) fn forward(
     compiled: &Compiled,
     collected: &Ladder,
     policy: &dyn Policy,
-    mut visit: impl FnMut(usize, usize, &Mass),
+    visit: impl FnMut(usize, usize, &Mass),
 ) -> Evaluation {
-    let mut law = Law { collected, on_lattice: Mass::default(), atoms: Vec::new() };
-    let mut mean = 0.0;
-    let mut now = vec![Mass::default(); compiled.n_states];
-    for &(state, probability) in &compiled.start {
-        now[state].range(0, 1)[0] += probability;
-    }
+    forward_all(compiled, collected, &Alone(policy), visit).pop().expect("one policy was asked")
+}
+
+/// The forward pass of several policies, side by side.
+fn forward_all(
+    compiled: &Compiled,
+    collected: &Ladder,
+    policies: &dyn Policies,
+    mut visit: impl FnMut(usize, usize, &Mass),
+) -> Vec<Evaluation> {
+    let mut passes: Vec<Pass> =
+        (0..policies.n_policies()).map(|_| Pass::start(compiled, collected)).collect();
     for stage in 0..compiled.horizon {
-        let mut next = vec![Mass::default(); compiled.n_states + 1];
-        for &state in &compiled.alive[stage] {
-            let state = state as usize;
-            now[state].trim();
-            visit(stage, state, &now[state]);
-            for run in runs(policy, collected, stage, state, &now[state]) {
-                let block = &now[state].cells[run.from..run.to];
-                let rung = now[state].first + run.from as i64;
-                let total: f64 = block.iter().sum();
-                for &(action, chosen) in &run.choice {
-                    let transitions = compiled.transitions(stage, state, action);
-                    assert!(
-                        !transitions.is_empty(),
-                        "stage {stage}, state {state}: action {action} is not available"
-                    );
-                    for t in transitions {
-                        let share = chosen * t.probability;
-                        mean += total * share * compiled.reward(stage, t.code);
-                        move_block(
-                            block,
-                            rung,
-                            share,
-                            collected.step(stage, t.code),
-                            &mut next[t.next as usize],
-                        );
-                    }
+        let states = || compiled.alive[stage].iter().map(|&state| state as usize);
+        let mut asked = Vec::new();
+        for state in states() {
+            for (policy, pass) in passes.iter_mut().enumerate() {
+                let mass = &mut pass.now[state];
+                mass.trim();
+                visit(stage, state, mass);
+                let x = |(rung, _)| AugmentedInput { stage, state, collected: collected.value(stage, rung) };
+                asked.extend(mass.atoms().map(|atom| (policy, x(atom))));
+            }
+        }
+        let mut choices = policies.decide_all(&asked).into_iter();
+        for state in states() {
+            passes.iter_mut().for_each(|pass| pass.leave(stage, state, &mut choices));
+        }
+        passes.iter_mut().for_each(|pass| pass.end(stage));
+    }
+    passes.into_iter().map(Pass::finish).collect()
+}
+
+/// The forward pass of one policy.
+struct Pass<'a> {
+    compiled: &'a Compiled,
+    collected: &'a Ladder,
+    now: Vec<Mass>,
+    /// At the next stage; the last row collects finished episodes.
+    next: Vec<Mass>,
+    law: Law<'a>,
+    mean: f64,
+}
+
+/// Neighbouring rungs of one state with the same choice: they move together, as one block.
+struct Run {
+    from: usize,
+    to: usize,
+    choice: Choice,
+}
+
+impl<'a> Pass<'a> {
+    fn start(compiled: &'a Compiled, collected: &'a Ladder) -> Self {
+        let mut now = vec![Mass::default(); compiled.n_states];
+        for &(state, probability) in &compiled.start {
+            now[state].range(0, 1)[0] += probability;
+        }
+        let next = vec![Mass::default(); compiled.n_states + 1];
+        let law = Law { collected, on_lattice: Mass::default(), atoms: Vec::new() };
+        Self { compiled, collected, now, next, law, mean: 0.0 }
+    }
+
+    /// The mass of a state moves on.
+    fn leave(&mut self, stage: usize, state: usize, choices: &mut impl Iterator<Item = Choice>) {
+        let Self { compiled, collected, now, next, mean, .. } = self;
+        for run in runs(&now[state], choices) {
+            let block = &now[state].cells[run.from..run.to];
+            let rung = now[state].first + run.from as i64;
+            let total: f64 = block.iter().sum();
+            for &(action, chosen) in &run.choice {
+                let transitions = compiled.transitions(stage, state, action);
+                assert!(
+                    !transitions.is_empty(),
+                    "stage {stage}, state {state}: action {action} is not available"
+                );
+                for t in transitions {
+                    let share = chosen * t.probability;
+                    *mean += total * share * compiled.reward(stage, t.code);
+                    let to = &mut next[t.next as usize];
+                    move_block(block, rung, share, collected.step(stage, t.code), to);
                 }
             }
         }
+    }
+
+    fn end(&mut self, stage: usize) {
+        let n_states = self.compiled.n_states;
+        let mut next = std::mem::replace(&mut self.next, vec![Mass::default(); n_states + 1]);
         let over = next.pop().expect("the last row collects finished episodes");
-        law.add(&over, |rung| collected.ended_value(stage + 1, rung));
-        now = next;
+        self.law.add(&over, |rung| self.collected.ended_value(stage + 1, rung));
+        self.now = next;
     }
-    for mass in &now {
-        law.add(mass, |rung| collected.value(compiled.horizon, rung));
+
+    fn finish(mut self) -> Evaluation {
+        for mass in &self.now {
+            self.law.add(mass, |rung| self.collected.value(self.compiled.horizon, rung));
+        }
+        Evaluation { law: self.law.finish(self.compiled.tolerance), mean: self.mean }
     }
-    Evaluation { law: law.finish(compiled.tolerance), mean }
 }
 
 /// The law of the return, under construction.
@@ -274,16 +356,14 @@ impl Law<'_> {
 }
 
 /// Asks the policy at every rung that holds mass; empty rungs join the run before them.
-fn runs(policy: &dyn Policy, collected: &Ladder, stage: usize, state: usize, mass: &Mass) -> Vec<Run> {
+fn runs(mass: &Mass, choices: &mut impl Iterator<Item = Choice>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut choice = Vec::new();
     for (rung, _) in mass.atoms() {
-        choice.clear();
-        policy.decide(&AugmentedInput { stage, state, collected: collected.value(stage, rung) }, &mut choice);
+        let choice = choices.next().expect("a choice for every question");
         let cell = (rung - mass.first) as usize;
         match runs.last_mut() {
             Some(run) if run.choice == choice => run.to = cell + 1,
-            _ => runs.push(Run { from: cell, to: cell + 1, choice: choice.clone() }),
+            _ => runs.push(Run { from: cell, to: cell + 1, choice }),
         }
     }
     runs

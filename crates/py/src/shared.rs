@@ -14,6 +14,7 @@ use bqrl_agents::{
 };
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::Clock;
+use bqrl_mdp::evaluate::Choice;
 use bqrl_mdp::trajectory::Observation;
 
 /// A handle of an agent.
@@ -84,6 +85,10 @@ impl Agent for Shared {
 
     fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
         self.lock().decide(memo, x, choice);
+    }
+
+    fn decide_all(&self, asked: &[(&Memo, Input)]) -> Vec<Choice> {
+        self.lock().decide_all(asked)
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {

@@ -21,6 +21,7 @@ use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::{Clock, Exploration, Span};
 use bqrl_math::score::{self, Spread, argmax, spread};
 use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::evaluate::Choice;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Shape, Which};
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,11 @@ impl DeepBqrl {
         sums.iter().map(|sum| sum * self.critics.unit().sigma() / n_critics as f64).collect()
     }
 
+    /// argmax_a μ_B(x, a), from the raw outputs of all critics.
+    fn greedy(&self, outputs: &[f32]) -> usize {
+        argmax(&self.spreads(outputs).iter().map(|spread| spread.mu_b).collect::<Vec<_>>())
+    }
+
     /// μ_B and σ_B of every action, from the raw outputs of all critics: line 7.
     fn spreads(&self, outputs: &[f32]) -> Vec<Spread> {
         let (k, n_actions) = (self.critics.n_quantiles(), self.critics.n_actions());
@@ -170,8 +176,13 @@ impl Agent for DeepBqrl {
 
     /// Eq. (2).
     fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
-        let spreads = self.spreads(&self.critics.outputs(Which::Online, x));
-        choice.push((argmax(&spreads.iter().map(|spread| spread.mu_b).collect::<Vec<_>>()), 1.0));
+        choice.push((self.greedy(&self.critics.outputs(Which::Online, x)), 1.0));
+    }
+
+    fn decide_all(&self, asked: &[(&Memo, Input)]) -> Vec<Choice> {
+        let (outputs, places) = self.critics.distinct_outputs_of(Which::Online, asked.iter().map(|(_, x)| x));
+        let greedy: Vec<usize> = outputs.iter().map(|outputs| self.greedy(outputs)).collect();
+        places.into_iter().map(|place| vec![(greedy[place], 1.0)]).collect()
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {

@@ -19,6 +19,7 @@ use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_math::schedule::Clock;
 use bqrl_math::score::{Score, argmax};
 use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::evaluate::Choice;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::Which;
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,12 @@ impl Agent for QrDqn {
 
     fn decide(&self, _: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
         choice.push((self.greedy(&self.critics.outputs(Which::Target, x)), 1.0));
+    }
+
+    fn decide_all(&self, asked: &[(&Memo, Input)]) -> Vec<Choice> {
+        let (outputs, places) = self.critics.distinct_outputs_of(Which::Target, asked.iter().map(|(_, x)| x));
+        let greedy: Vec<usize> = outputs.iter().map(|outputs| self.greedy(outputs)).collect();
+        places.into_iter().map(|place| vec![(greedy[place], 1.0)]).collect()
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {

@@ -29,6 +29,7 @@ use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_math::schedule::Clock;
 use bqrl_math::score::{Score, argmax};
 use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::evaluate;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Choice, Head, Which};
 use serde::{Deserialize, Serialize};
@@ -352,6 +353,15 @@ impl Agent for TargetTracking {
     fn decide(&self, memo: &Memo, x: &Input, choice: &mut Vec<(usize, f64)>) {
         let (scores, _) = self.scores(&self.critics.outputs(Which::Target, x), memo, x.collected);
         choice.push((argmax(&scores), 1.0));
+    }
+
+    fn decide_all(&self, asked: &[(&Memo, Input)]) -> Vec<evaluate::Choice> {
+        let inputs = asked.iter().map(|(_, x)| x);
+        let (outputs, places) = self.critics.distinct_outputs_of(Which::Target, inputs);
+        let choice = |((memo, x), place): (&(&Memo, Input), usize)| {
+            vec![(argmax(&self.scores(&outputs[place], memo, x.collected).0), 1.0)]
+        };
+        asked.iter().zip(places).map(choice).collect()
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {
