@@ -70,7 +70,7 @@ fn deep_bqrl(spec: &EnvSpec) -> Box<dyn Agent> {
 }
 
 fn qr_dqn(spec: &EnvSpec) -> Box<dyn Agent> {
-    let config = qr_dqn::Config { epsilon: 0.1, discount: 1.0, critics: critics() };
+    let config = qr_dqn::Config { epsilon: 0.1, critic_discount: 1.0, critics: critics() };
     Box::new(qr_dqn::QrDqn::new(config, spec, LANES, 3).unwrap())
 }
 

@@ -171,7 +171,7 @@ fn deep_bqrl_learns_from_vectors() {
 #[test]
 fn qr_dqn_learns_from_vectors() {
     for seed in [1, 2, 3] {
-        let config = qr_dqn::Config { epsilon: 0.1, discount: 1.0, critics: critics() };
+        let config = qr_dqn::Config { epsilon: 0.1, critic_discount: 1.0, critics: critics() };
         let mut agent = qr_dqn::QrDqn::new(config, Line::new().spec(), 2, seed).unwrap();
         let earned = learned(&mut agent, 300, seed);
         assert!(earned > BOUND, "seed {seed}: {earned}");

@@ -199,7 +199,7 @@ const GOLDEN: [Golden; 8] = [
             "agent.optimistic_tries=1",
             "agent.reward_scale=2.0",
             "agent.kernels=auto",
-            "agent.discount=0.5",
+            "agent.critic_discount=0.5",
             "agent.epsilon=0.0",
         ],
         result: [1313897430, 307667453, 2226243592],

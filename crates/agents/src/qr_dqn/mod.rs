@@ -38,7 +38,7 @@ pub struct Config {
     /// ε, after a first time with more.
     pub epsilon: f64,
     /// γ, for the critic alone: returns are measured without it. 1 is the objective; a little less is easier to learn in long games.
-    pub discount: f64,
+    pub critic_discount: f64,
     /// Network, replay and optimiser.
     #[serde(flatten)]
     pub critics: CriticConfig,
@@ -63,11 +63,11 @@ struct State {
 impl QrDqn {
     /// An untrained agent.
     pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
-        let Config { epsilon, discount, critics } = config;
+        let Config { epsilon, critic_discount: discount, critics } = config;
         critics.check()?;
         count("n_critics", critics.n_critics, 1..=16)?;
         probability("epsilon", epsilon)?;
-        share("discount", discount)?;
+        share("critic_discount", discount)?;
         let design = Design {
             shared_trunk: true,
             smooth: true,
