@@ -10,7 +10,8 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -51,15 +52,19 @@ def named(init: Init) -> Init:
     return cast(Init, checked)
 
 
-class ObservationMoments(NamedTuple):
-    """The running moments of vector observations: the networks see (observation − mean) / std, cut at ±5."""
+@dataclass(frozen=True, eq=False)
+class ObservationMoments:
+    """The running moments of vector observations: the networks see (observation − mean) / std, cut at ±5.
+
+    Attributes:
+        mean: the mean of every number, in the order of the flattened observation.
+        std: their standard deviations; a number that never changed has 0, and is seen as 0.
+        count: how many observations were seen.
+    """
 
     mean: NDArray[np.float64]
-    """The mean of every number, in the order of the flattened observation."""
     std: NDArray[np.float64]
-    """Their standard deviations; a number that never changed has 0, and is seen as 0."""
     count: int
-    """How many observations were seen."""
 
 
 class Model:
