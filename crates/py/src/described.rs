@@ -46,11 +46,11 @@ pub fn preset<'py>(py: Python<'py>, algo: &str, observations: &str) -> PyResult<
 
 /// The sections of a file of settings, with `section.key=value` on top: as the command line reads them.
 #[pyfunction]
-pub fn read_settings<'py>(
-    py: Python<'py>,
+pub fn read_settings(
+    py: Python<'_>,
     path: Option<PathBuf>,
     overrides: Vec<String>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Bound<'_, PyAny>> {
     let text = path.as_deref().map_or_else(|| Ok(String::new()), bqrl_lab::config::read_settings);
     let origin = path.map_or_else(String::new, |path| path.display().to_string());
     let layers = text.and_then(|text| Layers::written(&text, &origin));
