@@ -28,6 +28,7 @@ from ._bqrl import Problem, __version__
 from ._evaluate import ComparedPolicy, Comparison, PolicyEvaluation, compare, evaluate
 from ._fit import Fit, fit, simulate
 from ._measure import ComparedModel, MeasuredLevel, ModelComparison
+from ._model import ObservationMoments
 from ._plan import Certificate, Plan, PlannedLevel, Promise, plan
 from ._policy import ActionWorth, Explanation, PlannedPolicy
 from ._serve import Server, serve
@@ -55,6 +56,7 @@ __all__ = [
     "MeasuredLevel",
     "Model",
     "ModelComparison",
+    "ObservationMoments",
     "ObserveReward",
     "PPO",
     "Picture",

@@ -21,6 +21,13 @@ def whole(name: str, value: Any, least: int, most: int = _MOST) -> int:
     return int(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
 def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     """A path to write to or to read from."""
     given = os.fsdecode(value)

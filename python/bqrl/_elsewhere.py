@@ -24,6 +24,8 @@ _ELSEWHERE: dict[str, str | tuple[str, str]] = {
     "ent_coef": ("entropy_bonus", "the weight of the entropy"),
     "target_update_interval": ("zeta", "the target moves a little at every update"),
     "discount": "gamma",
+    "norm_obs": "normalize_observations",
+    "normalize": "normalize_observations",
     "alpha": "risk_level",
     "quantile": "risk_level",
 }

@@ -10,6 +10,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
 import gymnasium
@@ -51,6 +52,21 @@ def named(init: Init) -> Init:
     return cast(Init, checked)
 
 
+@dataclass(frozen=True, eq=False)
+class ObservationMoments:
+    """The running moments of vector observations: the networks see (observation − mean) / std, cut at ±5.
+
+    Attributes:
+        mean: the mean of every number, in the order of the flattened observation.
+        std: their standard deviations; a number that never changed has 0, and is seen as 0.
+        count: how many observations were seen.
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    count: int
+
+
 class Model:
     """An agent and the environment it learns in. Use one of its subclasses, whose arguments are keywords of their own."""
 
@@ -73,16 +89,19 @@ class Model:
         horizon_is_task: bool,
         reward_bounds: tuple[float, float] | None,
         settings: dict[str, Any],
+        normalize_observations: bool = True,
     ) -> None:
         """Makes the agent. A setting that is None keeps the preset's value, which depends on the observations."""
         settings = {key: value for key, value in settings.items() if value is not None}
         seed = _arguments.whole("seed", seed, 0, 2**63 - 1)
+        normalize = _arguments.flag("normalize_observations", normalize_observations)
         env = _made(env)
         described = _describe(env, horizon, horizon_is_task, gamma, reward_bounds)
         levels = _floats("risk_level", risk_level)
         betas = [] if beta is None else _floats("beta", beta)
         n = getattr(env, "num_envs", 1)
-        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, seed, _native(env, described))
+        native = _native(env, described)
+        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, seed, native, normalize, _kwargs(env))
         if capacity := settings.get("replay_capacity"):
             _warn_of_memory(capacity, n, described["observations"])
         space, actions = _single_spaces(env)
@@ -152,6 +171,12 @@ class Model:
         return self._core.horizon
 
     @property
+    def observation_moments(self) -> ObservationMoments | None:
+        """What vectors are normalised by. None where nothing is: `Discrete` observations, images, `normalize_observations=False`."""
+        moments = self._core.observation_moments
+        return None if moments is None else ObservationMoments(*moments)
+
+    @property
     def config(self) -> str:
         """Every setting as TOML, as a run directory's `config.toml` has it."""
         return self._core.config
@@ -213,6 +238,9 @@ class Model:
                 "evaluate_every": evaluate_every,
                 "evaluation_episodes": evaluation_episodes,
                 "evaluation": self._evaluation(eval_env),
+                "seeds": None,
+                "joins": False,
+                "replaces": False,
             }
         try:
             watch.start()
@@ -220,6 +248,17 @@ class Model:
         finally:
             watch.end()
         return self
+
+    def _learn_in(self, log: dict[str, Any], steps: int | None, episodes: int | None, progress_bar: bool) -> None:
+        """Learns as one seed of a run, until it has made so many steps or episodes in all."""
+        core = self._core
+        left = None if steps is None else max(steps - core.timesteps, 0)
+        more = None if episodes is None else max(episodes - core.episodes, 0)
+        watch = Watch(self, [], left, more, progress_bar)
+        try:
+            core.learn(self._lanes(self._env), watch, steps, episodes, log | {"evaluation": self._evaluation(None)})
+        finally:
+            watch.end()
 
     def learn_offline(
         self: M,
@@ -608,6 +647,13 @@ def _name(env: AnyEnv) -> str:
     if isinstance(env, _vectors.FromElsewhere) and env.spec is None:
         return type(env.given).__name__
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+def _kwargs(env: AnyEnv) -> dict[str, str]:
+    """The plain arguments that the environment was made with, for the settings of a run."""
+    given = getattr(getattr(env, "spec", None), "kwargs", None) or {}
+    of_the_vector = {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
+    return {str(key): str(value) for key, value in given.items() if isinstance(value, (bool, int, float, str)) and key not in of_the_vector}
 
 
 def _describe(

@@ -37,6 +37,9 @@ class DeepBQRL(Model):
         horizon_is_task: True ends the return at the horizon: nothing is earned after it, so nothing is bootstrapped
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known.
+        normalize_observations: whether vectors are normalised by their running mean and standard deviation
+            (`observation_moments`) and cut at ±5; False passes the numbers on as they are, and is refused for other
+            observations. Default True.
         n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 8, for vectors 32.
         convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
             them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
@@ -80,6 +83,7 @@ class DeepBQRL(Model):
         horizon: int | None = None,
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
+        normalize_observations: bool = True,
         n_quantiles: int | None = None,
         convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
@@ -119,7 +123,7 @@ class DeepBQRL(Model):
             "lambda_0": lambda_0,
             "lambda_decay": lambda_decay,
         }
-        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings)
+        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings, normalize_observations)
 
 
 class QRDQN(Model):
@@ -148,6 +152,9 @@ class QRDQN(Model):
         horizon_is_task: True ends the return at the horizon: nothing is earned after it, so nothing is bootstrapped
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known.
+        normalize_observations: whether vectors are normalised by their running mean and standard deviation
+            (`observation_moments`) and cut at ±5; False passes the numbers on as they are, and is refused for other
+            observations. Default True.
         n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 32.
         convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
             them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
@@ -188,6 +195,7 @@ class QRDQN(Model):
         horizon: int | None = None,
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
+        normalize_observations: bool = True,
         n_quantiles: int = 32,
         convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
@@ -221,7 +229,7 @@ class QRDQN(Model):
             "n_critics": n_critics,
             "epsilon": epsilon,
         }
-        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings)
+        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings, normalize_observations)
 
 
 class TargetTracking(Model):
@@ -252,6 +260,9 @@ class TargetTracking(Model):
         horizon_is_task: True ends the return at the horizon: nothing is earned after it, so nothing is bootstrapped
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known.
+        normalize_observations: whether vectors are normalised by their running mean and standard deviation
+            (`observation_moments`) and cut at ±5; False passes the numbers on as they are, and is refused for other
+            observations. Default True.
         n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 64.
         convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
             them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
@@ -295,6 +306,7 @@ class TargetTracking(Model):
         horizon: int | None = None,
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
+        normalize_observations: bool = True,
         n_quantiles: int = 64,
         convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
@@ -330,7 +342,7 @@ class TargetTracking(Model):
             "ramps": ramps,
             "epsilon": epsilon,
         }
-        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings)
+        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings, normalize_observations)
 
 
 class UCBBQRL(Model):

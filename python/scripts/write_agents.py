@@ -257,6 +257,11 @@ COMMON = {
     "the horizon as a cut-off: the agent learns as if the episode went on. Default True.",
     "reward_bounds": "(low, high) of one step's reward, where known.{bounds}",
 }
+#: The same of those with networks.
+NORMALIZE = (
+    "whether vectors are normalised by their running mean and standard deviation (`observation_moments`) and cut at ±5; False "
+    "passes the numbers on as they are, and is refused for other observations. Default True."
+)
 
 HEAD = '''"""The agents, one class per algorithm.
 
@@ -334,6 +339,9 @@ def _class(name: str, algo: str, looks: bool, about: str) -> str:
         said["levels"] = "One or several; `predict` and `evaluate` take any. Default 0.1."
         parameters[3] = "risk_level: float | Sequence[float] = 0.1"
     entries = [_entry(key, text.format(**said)) for key, text in COMMON.items()]
+    if not tabular:
+        parameters.append("normalize_observations: bool = True")
+        entries.append(_entry("normalize_observations", NORMALIZE))
     for key in keys:
         kind, allowed, meaning = words[key]
         default = before = table["agent"][key]
@@ -365,7 +373,8 @@ def _class(name: str, algo: str, looks: bool, about: str) -> str:
         "        settings = {",
         *(f'            "{key}": {key},' for key in keys),
         "        }",
-        "        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings)",
+        "        self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings"
+        + (")" if tabular else ", normalize_observations)"),
     ]
     return "\n".join(lines) + "\n"
 

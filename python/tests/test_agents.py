@@ -42,7 +42,8 @@ def test_every_setting_is_a_documented_keyword_with_its_default(kind):
     plain = bqrl.settings(kind.algo)
     others = {of: bqrl.settings(kind.algo, of) for of in ("vector", "planes", "frames")}
     words = documented(kind)
-    assert set(words) == set(parameters) == {*COMMON, *plain}
+    networks = {"normalize_observations"} if "hidden" in plain else set()
+    assert set(words) == set(parameters) == {*COMMON, *plain, *networks}
     for key, default in plain.items():
         shown = parameters[key].default
         # What is not said of a kind of observations is as for the kind before.

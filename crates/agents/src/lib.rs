@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::experience::arrays::RestoreError;
+pub use self::experience::encode::Moments;
 pub use self::experience::replay::ReplayTooLarge;
 pub use self::experience::saved::{Body, Part};
 pub use self::settings::{AgentError, Kernels};
@@ -182,6 +183,18 @@ pub trait Agent: Send + Sync {
     fn updates(&self) -> u64;
     /// How much it explores now: ε_t or λ_t; `None` for an agent that has neither.
     fn exploration(&self, _clock: &Clock) -> Option<f64> {
+        None
+    }
+    /// A running mean of the loss, for an agent with networks that has made an update.
+    fn loss(&self) -> Option<f64> {
+        None
+    }
+    /// The predicted probability that a served policy reaches its target; `None` for an agent without targets.
+    fn chance(&self, _target: &Target) -> Option<f64> {
+        None
+    }
+    /// The running moments that vectors are normalised by; `None` where nothing is normalised.
+    fn moments(&self) -> Option<Moments> {
         None
     }
     /// Everything that training resumes from, as named files: safetensors for arrays, JSON for the rest.

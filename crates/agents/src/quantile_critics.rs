@@ -180,6 +180,8 @@ pub struct QuantileCritics {
     /// Updates that are due, fractions included.
     due: f64,
     updates: u64,
+    /// A running mean of 𝒥, over every [`LOOK`]th update.
+    loss: Option<f64>,
     minibatch: Minibatch,
 }
 
@@ -195,6 +197,9 @@ pub struct CriticState {
     tries: Vec<(u64, u32)>,
     /// Seed, stream and position of the stream that draws minibatches.
     rng: [u64; 3],
+    /// A running mean of the loss.
+    #[serde(default)]
+    loss: Option<f64>,
 }
 
 /// Transitions before the first update. The first episode must also be over, because it gives σ.
@@ -203,6 +208,10 @@ const FIRST: usize = 8;
 const MOST_EARLY: f64 = 16.0;
 /// ζ is at least min(EARLY_ZETA, 100/updates).
 const EARLY_ZETA: f64 = 0.05;
+/// The loss of every so many updates is computed, which costs about as much as its gradient: less than a hundredth of the time.
+const LOOK: u64 = 64;
+/// The weight of a new loss in the running mean.
+const NEW_LOSS: f64 = 0.1;
 /// Weight decay of Adam. Without it, a network learns the few returns seen from a rare state by heart, and misses its upper levels.
 const WEIGHT_DECAY: f64 = 0.1;
 /// Factor on the initial output weights: all actions look alike at first.
@@ -251,6 +260,7 @@ impl QuantileCritics {
             stored: 0,
             due: 0.0,
             updates: 0,
+            loss: None,
             minibatch: Minibatch::default(),
             design,
             config,
@@ -292,6 +302,16 @@ impl QuantileCritics {
     /// Updates made.
     pub fn updates(&self) -> u64 {
         self.updates
+    }
+
+    /// A running mean of 𝒥 over the critics, in units of σ; `None` before the first update.
+    pub fn loss(&self) -> Option<f64> {
+        self.loss
+    }
+
+    /// The running moments that vectors are normalised by; `None` where nothing is.
+    pub fn moments(&self) -> Option<&Moments> {
+        Some(self.encoder.moments()).filter(|moments| !moments.mean().is_empty())
     }
 
     /// Takes a first observation into the running moments.
@@ -398,7 +418,13 @@ impl QuantileCritics {
         while self.due >= 1.0 {
             let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
             let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
-            self.critics.train_step(&batch, &rule, &adam, zeta)?;
+            if self.updates.is_multiple_of(LOOK) {
+                let losses = self.critics.train_step_with_loss(&batch, &rule, &adam, zeta)?;
+                let loss = losses.iter().sum::<f64>() / losses.len() as f64;
+                self.loss = Some(self.loss.map_or(loss, |mean| mean + NEW_LOSS * (loss - mean)));
+            } else {
+                self.critics.train_step(&batch, &rule, &adam, zeta)?;
+            }
             self.updates += 1;
             self.due -= 1.0;
         }
@@ -437,6 +463,7 @@ impl QuantileCritics {
             moments: self.encoder.moments().clone(),
             tries: (0..).zip(self.tries.iter().copied()).filter(|&(_, tries)| tries > 0).collect(),
             rng: saved::position(&self.rng),
+            loss: self.loss,
         };
         (parts, state)
     }
@@ -454,6 +481,9 @@ impl QuantileCritics {
         }
         if !(0.0..=1e6).contains(&state.due) {
             return Err(RestoreError(format!("agent.json: due is {}, want 0 to 1e6", state.due)));
+        }
+        if state.loss.is_some_and(|loss| !loss.is_finite()) {
+            return Err(RestoreError(format!("agent.json: loss is {:?}, want a finite number", state.loss)));
         }
         let mut tries = vec![0; self.tries.len()];
         for &(place, n) in &state.tries {
@@ -475,6 +505,7 @@ impl QuantileCritics {
         self.tries = tries;
         self.critics = critics;
         self.updates = state.updates;
+        self.loss = state.loss;
         self.stored = state.stored;
         self.due = state.due;
         self.unit = state.unit;

@@ -40,6 +40,14 @@ pub enum AgentError {
         /// Bytes that this process may use.
         available: u64,
     },
+    /// Normalisation is turned off where there is none.
+    #[error(
+        "normalize_observations can be false only where observations are vectors; those of {problem} are not"
+    )]
+    NothingToNormalize {
+        /// The problem.
+        problem: String,
+    },
     /// A table has no row for such observations.
     #[error(
         "{algo} keeps tables and needs a problem with finitely many states and a horizon; {problem} has {observations}"

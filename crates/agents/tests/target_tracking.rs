@@ -284,6 +284,7 @@ fn dense_observations_cut_offs_and_rewards_that_are_no_numbers() {
     let spec = EnvSpec {
         name: "test".into(),
         observations: ObservationSpace::Dense(vec![2]),
+        normalize_observations: true,
         n_actions: 3,
         horizon: 4,
         horizon_is_task: false,

@@ -103,15 +103,32 @@ fn unprepared(error: &PrepareError, problem: &ProblemConfig) -> Failure {
     }
 }
 
+/// The id of a Gymnasium environment: `gym:ID`, or a name with a version at its end.
+fn gymnasium_id(name: &str) -> Option<&str> {
+    let versioned = name.rsplit_once("-v").is_some_and(|(stem, version)| {
+        !stem.is_empty() && !version.is_empty() && version.bytes().all(|digit| digit.is_ascii_digit())
+    });
+    name.strip_prefix("gym:").filter(|id| !id.is_empty()).or(versioned.then_some(name))
+}
+
 fn failure(error: &ConfigError, config: &ProblemConfig) -> Failure {
     let hint = match error {
+        ConfigError::Problem(ProblemError::UnknownProblem { .. }) if gymnasium_id(&config.name).is_some() => {
+            let id = gymnasium_id(&config.name).expect("asked above");
+            return Failure::usage(format!(
+                "{id} is a Gymnasium environment, which only the Python package can play"
+            ))
+            .hint(format!("install the package with pip, then `python -m bqrl train {id}`"));
+        }
         ConfigError::Problem(ProblemError::UnknownProblem { .. }) => {
             "`bqrl envs` lists the problems; an MDP file is given by its path".to_owned()
         }
         ConfigError::Problem(_) => format!("`bqrl envs {}` lists its parameters", config.name),
         ConfigError::FileNeeds { .. } => "add --horizon H --start S".to_owned(),
         ConfigError::Game { name } => format!("`bqrl train {name}` learns it, `bqrl play {name}` shows it"),
-        ConfigError::Python { .. } => "open the run in Python: bqrl.load(RUN)".to_owned(),
+        ConfigError::Python { .. } => {
+            "`python -m bqrl train --resume RUN` resumes it, bqrl.load(RUN) opens it in Python".to_owned()
+        }
         ConfigError::File { error: CsvError::Sum { .. }, .. } if !config.normalise => {
             "--normalise scales probabilities that miss 1 by rounding".to_owned()
         }

@@ -42,6 +42,21 @@ fn unknown_problem_is_refused_with_the_closest_name() {
 }
 
 #[test]
+fn gymnasium_environments_need_the_python_package() {
+    let desk = Desk::new();
+    for name in ["gym:CartPole-v1", "CartPole-v1"] {
+        let said = desk.refusal(&["train", name]);
+        assert_says(
+            &said,
+            &["CartPole-v1 is a Gymnasium environment, which only the Python package can play"],
+        );
+        assert_says(&said, &["`python -m bqrl train CartPole-v1`"]);
+        assert!(!said.contains("gym:") && !said.contains("unknown problem"), "{said}");
+    }
+    assert_says(&desk.refusal(&["train", "asset-v"]), &["unknown problem"]);
+}
+
+#[test]
 fn parameters_are_checked_by_name_and_range() {
     let desk = Desk::new();
     let refused = |set: &str| desk.refusal(&["plan", "asset-selling", "--env", set, "--policy", "p.csv"]);

@@ -5,6 +5,7 @@
 use std::io;
 
 use bqrl_agents::Objective;
+use bqrl_math::buffer::Buffer;
 use bqrl_runs::atomic;
 use bqrl_runs::events::EventWriter;
 use bqrl_runs::log::{AppendLog, Position};
@@ -14,7 +15,7 @@ use bqrl_runs::schema::{EpisodeRow, EvaluationColumns, SeedProgress};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Length, RunConfig};
-use crate::evaluate::Measured;
+use crate::evaluate::{Calibration, Measured};
 use crate::task::References;
 use crate::train::{Ended, Training};
 
@@ -184,6 +185,9 @@ impl Records {
         if let Some(exploration) = training.agent.exploration(&progress.clock) {
             self.events.scalar(now, step, "train/exploration", exploration)?;
         }
+        if let Some(loss) = training.agent.loss() {
+            self.events.scalar(now, step, "train/loss", loss)?;
+        }
         // A target is what the agent expects to reach at its level: beside the attained quantile it shows how well it knows itself.
         let levels = training.references().buffers();
         let served = training.agent.serve(&levels, Objective::Quantile);
@@ -191,6 +195,17 @@ impl Records {
             if let Some(target) = memo.target {
                 self.events.scalar(now, step, &format!("eval/target_{}", level.tau()), target.v)?;
             }
+        }
+        for (index, level) in levels.iter().map(Buffer::tau).enumerate() {
+            let one = measured.get(index).unwrap_or(&measured[0]);
+            let Some(found) = Calibration::new(&*training.agent, served.at(index), level, one) else {
+                continue;
+            };
+            if served.at(index).target.is_none() {
+                self.events.scalar(now, step, &format!("eval/predicted_quantile_{level}"), found.goal)?;
+            }
+            self.events.scalar(now, step, &format!("calibration/predicted_{level}"), found.predicted)?;
+            self.events.scalar(now, step, &format!("calibration/measured_{level}"), found.measured)?;
         }
         for (one, row) in measured.iter().zip(&progress.greedy.last) {
             let tag = match measured.len() {

@@ -18,10 +18,12 @@ use bqrl_agents::trpo::Trpo;
 use bqrl_agents::ucb_bqrl::UcbBqrl;
 use bqrl_agents::var_q::VarQ;
 use bqrl_agents::{Agent, AgentError, Body, LearnError, Part, RestoreError};
-use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::lanes::EnvError;
 use bqrl_runs::checkpoint::{CheckpointStore, Contents, Loaded};
+use bqrl_runs::regular;
 use bqrl_runs::run_dir::SeedDir;
+use bqrl_runs::schema::SeedProgress;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -135,6 +137,7 @@ pub struct Session {
 /// The agent of a configuration, for any environment that has such a spec.
 pub fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn Agent>, AgentError> {
     let levels = config.levels().expect("the configuration has been checked");
+    let spec = &observed(config, spec)?;
     Ok(match &config.agent {
         AgentConfig::DeepBqrl(agent) => {
             Box::new(DeepBqrl::new(agent.clone(), levels[0], spec, config.run.lanes, seed)?)
@@ -149,6 +152,15 @@ pub fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn 
             Box::new(TargetTracking::new(agent.clone(), spec, config.run.lanes, seed)?)
         }
     })
+}
+
+/// What the agent knows of the problem. Only vectors are normalised, so only for them can it be turned off.
+fn observed(config: &Config, spec: &EnvSpec) -> Result<EnvSpec, AgentError> {
+    let normalize_observations = config.problem.normalize_observations.unwrap_or(true);
+    if normalize_observations || matches!(spec.observations, ObservationSpace::Dense(_)) {
+        return Ok(EnvSpec { normalize_observations, ..spec.clone() });
+    }
+    Err(AgentError::NothingToNormalize { problem: spec.name.clone() })
 }
 
 /// Refuses settings that do not fit this task, before anything is written.
@@ -441,6 +453,26 @@ fn restore(
     training.restore(saved.progress.clone(), saved.play.clone()).map_err(refused)?;
     Ok(saved)
 }
+
+/// How a seed ended that was trained before; `None` if it has not ended.
+pub fn finished(config: &Config, dir: &SeedDir) -> Result<Option<Finished>, RestoreError> {
+    let wrong = |error: &dyn std::fmt::Display| RestoreError(error.to_string());
+    let told = match regular::read(&dir.progress(), MOST_PROGRESS) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(wrong(&error)),
+    };
+    let told: SeedProgress =
+        serde_json::from_slice(&told).map_err(|error| wrong(&format!("progress.json: {error}")))?;
+    let checkpoint = CheckpointStore::open(dir.checkpoints()).latest().map_err(|error| wrong(&error))?;
+    let Some(checkpoint) = checkpoint.filter(|_| told.done) else { return Ok(None) };
+    let Saved { progress, sessions, .. } = Saved::read(&checkpoint)?;
+    let is_over = config.run.length().is_reached(&progress.clock);
+    Ok(is_over.then_some(Finished { updates: told.updates, progress, sessions }))
+}
+
+/// Bytes of a `progress.json`.
+const MOST_PROGRESS: u64 = 1 << 16;
 
 /// The state of training and lanes in a checkpoint.
 pub fn standing(checkpoint: &Loaded) -> Result<(Progress, SavedPlay), RestoreError> {

@@ -244,6 +244,7 @@ mod tests {
         let spec = EnvSpec {
             name: "script".to_owned(),
             observations: ObservationSpace::Dense(vec![2]),
+            normalize_observations: true,
             n_actions: 2,
             horizon: 3,
             horizon_is_task: true,

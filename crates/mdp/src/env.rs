@@ -73,6 +73,8 @@ pub struct EnvSpec {
     pub name: String,
     /// The kind of observations.
     pub observations: ObservationSpace,
+    /// Whether agents normalise vectors by their running moments, or take the numbers as they are.
+    pub normalize_observations: bool,
     /// Number of actions; every action may be tried everywhere.
     pub n_actions: usize,
     /// The largest length of an episode.
@@ -98,6 +100,7 @@ impl EnvSpec {
         Self {
             name: name.to_owned(),
             observations,
+            normalize_observations: true,
             n_actions,
             horizon,
             horizon_is_task: true,

@@ -44,6 +44,7 @@ impl TabularEnv {
         let spec = EnvSpec {
             name: problem.name.clone(),
             observations: ObservationSpace::Discrete { n: model.n_states(), ordered: problem.ordered },
+            normalize_observations: true,
             n_actions: model.n_actions(),
             horizon: model.horizon(),
             horizon_is_task: true,
@@ -216,6 +217,7 @@ mod tests {
         let spec = EnvSpec {
             name: "asset-selling".to_owned(),
             observations: ObservationSpace::Discrete { n: 26, ordered: true },
+            normalize_observations: true,
             n_actions: 2,
             horizon: 10,
             horizon_is_task: true,

@@ -1,5 +1,7 @@
 //! The algorithms for Python, and Python's description of an environment.
 
+use std::path::PathBuf;
+
 use bqrl_agents::experience::replay::{machine, memory};
 use bqrl_lab::config::{ALGOS, Layers, Levels};
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
@@ -40,6 +42,22 @@ pub fn preset<'py>(py: Python<'py>, algo: &str, observations: &str) -> PyResult<
         sections.set_item(name, toml_to_py(py, &section.into())?)?;
     }
     Ok(sections)
+}
+
+/// The sections of a file of settings, with `section.key=value` on top: as the command line reads them.
+#[pyfunction]
+pub fn read_settings(
+    py: Python<'_>,
+    path: Option<PathBuf>,
+    overrides: Vec<String>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let text = path.as_deref().map_or_else(|| Ok(String::new()), bqrl_lab::config::read_settings);
+    let origin = path.map_or_else(String::new, |path| path.display().to_string());
+    let layers = text.and_then(|text| Layers::written(&text, &origin));
+    let layers = layers.and_then(|mut layers| {
+        overrides.iter().try_for_each(|text| layers.override_with(text)).map(|()| layers)
+    });
+    toml_to_py(py, &layers.map_err(value_error)?.sections().clone().into())
 }
 
 /// Bytes of a full replay, and those that this process may use, where they are known.

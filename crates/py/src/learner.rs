@@ -9,37 +9,41 @@
 //!
 //! Python is let go while the agent acts and learns.
 
+mod train;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
-use bqrl_agents::play::{PlayError, SavedPlay};
+use bqrl_agents::play::SavedPlay;
 use bqrl_agents::{Agent, Input, Memo, Objective, Part, ServedPolicy, Target};
 use bqrl_lab::config::{Config, Layers, ProblemConfig};
 use bqrl_lab::evaluate::play;
 use bqrl_lab::run::make_agent;
-use bqrl_lab::task::{References, Table, Task};
-use bqrl_lab::train::{Ended, Progress, Training};
+use bqrl_lab::task::{Table, Task};
+use bqrl_lab::train::Progress;
 use bqrl_math::buffer::Buffer;
 use bqrl_mdp::evaluate::{Evaluator, Policy};
 use bqrl_mdp::trajectory::{AugmentedInput, Observation};
 use bqrl_runs::model_dir::ModelDir;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::convert::{level_error, os_error, setting_error, to_toml, value_error};
 use crate::described::Described;
-use crate::lanes::{PyTask, py_error};
+use crate::lanes::PyTask;
 use crate::law::Law;
-use crate::native::{self, PATIENCE, Stop};
+use crate::native::{self, Stop};
 use crate::observation::Format;
 use crate::problem::Problem;
-use crate::run::{Course, Log, Run};
+use crate::run::Log;
 use crate::saved::{self, FORMAT, Saved, plausible};
 use crate::shared::{Shared, Turns};
+use train::Busy;
+pub use train::failed;
 
 /// Stages in the state of `predict` are below this, so that γ^h can be had.
 const LAST_STAGE: f64 = 2_147_483_647.0;
@@ -74,15 +78,18 @@ pub struct Learner {
 /// Returns, plain sums of rewards, and lengths of episodes.
 type Played<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
 
+/// Mean, standard deviation and number of observations.
+type SeenMoments<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, u64);
+
 /// Actions and the state after them.
 type Predicted<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>);
 
 #[pymethods]
 impl Learner {
     /// An untrained agent. `settings` override keys of the preset's agent section. With `problem`, the environment is that
-    /// table itself, which is then played natively.
+    /// table itself, which is then played natively. `arguments` are those of the environment, for the run's settings.
     #[new]
-    #[pyo3(signature = (algo, settings, risk_levels, betas, environment, n_lanes, seed, problem=None))]
+    #[pyo3(signature = (algo, settings, risk_levels, betas, environment, n_lanes, seed, problem=None, normalize_observations=true, arguments=BTreeMap::new()))]
     fn new(
         algo: &str,
         settings: &Bound<'_, PyDict>,
@@ -92,6 +99,8 @@ impl Learner {
         n_lanes: usize,
         seed: u64,
         problem: Option<PyRef<'_, Problem>>,
+        normalize_observations: bool,
+        arguments: BTreeMap<String, String>,
     ) -> PyResult<Self> {
         let observations = environment.observations.space();
         let mut layers = Layers::preset_for(algo, &observations).map_err(value_error)?;
@@ -105,11 +114,17 @@ impl Learner {
             layers.set("agent", &key, to_toml(&key, &value)?);
         }
         let named = problem.as_ref().and_then(|problem| problem.config.clone());
-        layers.set_problem(&named.unwrap_or(ProblemConfig {
+        let mut named = named.unwrap_or(ProblemConfig {
             name: environment.name.clone(),
             python: true,
+            // With these, a seed that has not begun can be begun by whoever resumes the run.
+            horizon: Some(environment.horizon),
+            discount: (environment.gamma < 1.0).then_some(environment.gamma),
+            parameters: arguments,
             ..ProblemConfig::default()
-        }));
+        });
+        named.normalize_observations = (!normalize_observations).then_some(false);
+        layers.set_problem(&named);
         let config = layers.finish(algo).map_err(setting_error)?;
         Self::make(config, environment, problem.map(|problem| problem.inner.clone()), seed)
     }
@@ -421,6 +436,17 @@ impl Learner {
         Some(Problem { inner, config: Some(self.config.problem.clone()) })
     }
 
+    /// Mean and standard deviation of every number of a vector observation, and how many were seen; `None` where nothing is
+    /// normalised.
+    #[getter]
+    fn observation_moments<'py>(&self, py: Python<'py>) -> PyResult<Option<SeenMoments<'py>>> {
+        let moments = native::detached(py, || Ok(self.agent.moments()))?;
+        Ok(moments.map(|moments| {
+            let [mean, deviation] = [moments.mean().to_vec(), moments.deviation()];
+            (mean.into_pyarray(py), deviation.into_pyarray(py), moments.count() as u64)
+        }))
+    }
+
     /// (τ, β) of every level it was made for.
     #[getter]
     fn levels(&self) -> Vec<(f64, f64)> {
@@ -478,15 +504,6 @@ impl Policy for Stoppable<'_> {
     fn decide(&self, x: &AugmentedInput, choice: &mut Vec<(usize, f64)>) {
         self.stop.ask();
         Policy::decide(&self.policy, x, choice);
-    }
-}
-
-/// Held while some thread is in `learn`.
-struct Busy<'a>(&'a AtomicBool);
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -574,131 +591,6 @@ impl Learner {
     /// γ^h r.
     fn discounted(&self, stage: usize, reward: f64) -> f64 {
         self.environment.gamma.powi(stage as i32) * reward
-    }
-
-    /// `learn`, without Python.
-    fn train(
-        &self,
-        lanes: Option<Py<PyAny>>,
-        watch: &Py<PyAny>,
-        steps: Option<u64>,
-        episodes: Option<u64>,
-        log: Option<Log>,
-        actions: Option<Vec<usize>>,
-    ) -> PyResult<()> {
-        let mut config = self.config.clone();
-        (config.run.steps, config.run.episodes) = (steps, episodes.map(|n| n as usize));
-        let follows_log = actions.is_some();
-        let State { progress, play, log: earlier, .. } = self.state().clone();
-        let clock = progress.clock;
-        let run =
-            log.as_ref().map(|log| Run::open(log, &mut config, earlier.as_deref(), clock)).transpose()?;
-        let evaluation =
-            log.as_ref().and_then(|log| Python::attach(|py| Some(log.evaluation.as_ref()?.clone_ref(py))));
-        let task: Arc<dyn Task> = match &self.table {
-            Some(problem) if actions.is_none() => {
-                Arc::new(Table::new((**problem).clone()).map_err(value_error)?)
-            }
-            _ => Arc::new(PyTask::new(self.environment.nature(), lanes, evaluation)),
-        };
-        let levels = config.levels().map_err(value_error)?;
-        let references = Arc::new(match &run {
-            Some(_) => native::run(|stop| References::planned(&*task, levels, &|_, _, _| stop.ask()))?,
-            None => References::none(levels),
-        });
-        let agent: Box<dyn Agent> = Box::new(match actions {
-            Some(actions) => self.agent.following(actions),
-            None => self.agent.clone(),
-        });
-        let here = |error| py_error(error, clock.episodes + 1);
-        let mut training = Training::new(task, references, agent, &config.run, self.seed).map_err(here)?;
-        let Progress { recent, recent_lengths, .. } = progress;
-        let progress = Progress { clock, recent, recent_lengths, ..training.progress.clone() };
-        match play.filter(|_| !follows_log) {
-            Some(play) => training.restore(progress, play).map_err(value_error)?,
-            None => training.progress = progress,
-        }
-        let mut course = match (run, log) {
-            (Some(run), Some(log)) => {
-                // From here on the directory is this model's.
-                self.state().log = Some(log.path);
-                Course::logged(run, &config, training, &self.saved())?
-            }
-            _ => Course::Plain { training: Box::new(training), length: config.run.length() },
-        };
-        let result = self.attend(watch, &mut course, follows_log);
-        // The learned state is kept, however the training ended.
-        self.take(course.training(), follows_log);
-        let ended = course.end(result.as_ref().err());
-        result.and(ended)
-    }
-
-    /// Ticks until the end, until the watcher stops it, or until something goes wrong.
-    fn attend(&self, watch: &Py<PyAny>, course: &mut Course, follows_log: bool) -> PyResult<()> {
-        let (on_step, on_episode) = Python::attach(|py| {
-            let method = |name: &str| -> PyResult<Option<Py<PyAny>>> {
-                let method = watch.bind(py).getattr(name)?;
-                Ok((!method.is_none()).then(|| method.unbind()))
-            };
-            Ok::<_, PyErr>((method("on_step")?, method("on_episode")?))
-        })?;
-        let mut looked = Instant::now();
-        while !course.is_done() {
-            native::go_on()?;
-            let before = course.training().progress.clock.steps;
-            let ended = {
-                let _tick = self.table.is_some().then(|| self.tick.lock());
-                let ended = course.tick()?;
-                self.take(course.training(), follows_log);
-                ended
-            };
-            let steps = course.training().progress.clock.steps - before;
-            // Python is entered only where it must be: other threads may be using it. Signals are seen there.
-            let watched = on_step.is_some() || (on_episode.is_some() && !ended.is_empty());
-            if !watched && looked.elapsed() < PATIENCE {
-                continue;
-            }
-            looked = Instant::now();
-            let stop = Python::attach(|py| {
-                py.check_signals()?;
-                let mut stop = false;
-                if let Some(on_step) = &on_step {
-                    for _ in 0..steps {
-                        stop |= on_step.bind(py).call0()?.is_truthy()?;
-                    }
-                }
-                if let Some(on_episode) = &on_episode {
-                    for Ended { row, undiscounted } in &ended {
-                        let told = on_episode.bind(py).call1((row.episode, *undiscounted, row.length))?;
-                        stop |= told.is_truthy()?;
-                    }
-                }
-                Ok::<_, PyErr>(stop)
-            })?;
-            if stop {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes over where a training stands. The lanes of the environment stay where they are while a log is followed.
-    fn take(&self, training: &Training, follows_log: bool) {
-        let mut state = self.state();
-        state.progress.clone_from(&training.progress);
-        if !follows_log {
-            state.play = Some(training.play.save());
-        }
-    }
-}
-
-/// An error of play as the exception that Python expects.
-pub fn failed(error: PlayError, episode: u64, update: u64) -> PyErr {
-    match error {
-        PlayError::Env(error) => py_error(error, episode),
-        PlayError::Learn(error) => {
-            PyFloatingPointError::new_err(format!("episode {episode}, update {update}: {error}"))
-        }
     }
 }
 

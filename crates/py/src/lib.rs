@@ -49,7 +49,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _bqrl {
     #[pymodule_export]
-    use crate::described::{algos, preset, replay_memory};
+    use crate::described::{algos, preset, read_settings, replay_memory};
     #[pymodule_export]
     use crate::fitting::{fit_arrays, fit_file, log_columns, simulate};
     #[pymodule_export]

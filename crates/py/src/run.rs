@@ -44,6 +44,12 @@ pub struct Log {
     pub evaluation_episodes: Option<usize>,
     /// Makes lanes to evaluate in.
     pub evaluation: Option<Py<PyAny>>,
+    /// The run's seeds, where it has several.
+    pub seeds: Option<Vec<u64>>,
+    /// Whether the directory is known to be this run's: another of its seeds began it, or it is resumed.
+    pub joins: bool,
+    /// Whether to replace another run that is there.
+    pub replaces: bool,
 }
 
 /// A run directory, locked.
@@ -57,7 +63,12 @@ pub struct Run {
 impl Run {
     /// A new run, or the model's own, which goes on. The configuration becomes the run's.
     pub fn open(log: &Log, config: &mut Config, earlier: Option<&Path>, clock: Clock) -> PyResult<Self> {
-        let own = (earlier == Some(log.path.as_path())).then(|| Self::own(&log.path, config)).flatten();
+        let seed = config.run.seeds[0];
+        if let Some(seeds) = &log.seeds {
+            config.run.seeds.clone_from(seeds);
+        }
+        let joins = log.joins || earlier == Some(log.path.as_path());
+        let own = joins.then(|| Self::own(&log.path, config)).flatten();
         let length = config.run.length();
         if let Some((_, before)) = &own {
             let RunConfig { evaluate_every, checkpoint_every, evaluation_episodes, .. } = before.run;
@@ -76,9 +87,8 @@ impl Run {
         config.run.evaluation_episodes = log.evaluation_episodes.unwrap_or(config.run.evaluation_episodes);
         // Checked as a whole: what is written down must be readable.
         read_config(&config.to_toml()).map_err(value_error)?;
-        let seed = config.run.seeds[0];
         let Some((dir, before)) = own else {
-            let (dir, lock) = RunDir::create(&log.path, false).map_err(os_error)?;
+            let (dir, lock) = RunDir::create(&log.path, log.replaces).map_err(os_error)?;
             let store = CheckpointStore::open(dir.seed(seed).checkpoints());
             return Ok(Self { dir, lock, store, latest: None });
         };
@@ -237,8 +247,20 @@ impl Course {
             return with_hooks(|hooks| run.pause(hooks)).map_err(os_error);
         }
         let (task, references) = run.training.parts();
-        let finished = with_hooks(|hooks| run.finish(hooks)).map_err(run_error)?;
-        conclude(&config, &*task, &references, &dir, &[finished]).map_err(run_error)?;
+        let this = run.training.seed();
+        let mut own = Some(with_hooks(|hooks| run.finish(hooks)).map_err(run_error)?);
+        let mut finished = Vec::new();
+        for &seed in &config.run.seeds {
+            let one = if seed == this {
+                own.take()
+            } else {
+                bqrl_lab::run::finished(&config, &dir.seed(seed)).map_err(value_error)?
+            };
+            // The last of the seeds to finish sums them up.
+            let Some(one) = one else { return Ok(()) };
+            finished.push(one);
+        }
+        conclude(&config, &*task, &references, &dir, &finished).map_err(run_error)?;
         Ok(())
     }
 }

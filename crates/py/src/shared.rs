@@ -10,7 +10,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bqrl_agents::{
-    Agent, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Transition, Waiting,
+    Agent, Input, LearnError, Memo, Moments, Objective, Part, Prediction, RestoreError, Served, Target,
+    Transition, Waiting,
 };
 use bqrl_math::buffer::Buffer;
 use bqrl_math::schedule::Clock;
@@ -105,6 +106,18 @@ impl Agent for Shared {
 
     fn updates(&self) -> u64 {
         self.lock().updates()
+    }
+
+    fn loss(&self) -> Option<f64> {
+        self.lock().loss()
+    }
+
+    fn chance(&self, target: &Target) -> Option<f64> {
+        self.lock().chance(target)
+    }
+
+    fn moments(&self) -> Option<Moments> {
+        self.lock().moments()
     }
 
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {

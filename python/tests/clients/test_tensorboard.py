@@ -17,11 +17,15 @@ def test_the_event_accumulator_reads_the_curves(tmp_path):
         "time/fps",
         "train/n_updates",
         "train/exploration",
+        "train/loss",
         "eval/mean_reward",
         "eval/expected_return_regret",
         "eval/quantile_0.1",
         "eval/buffered_0.1",
         "eval/quantile_policy_gap_0.1",
+        "eval/predicted_quantile_0.1",
+        "calibration/predicted_0.1",
+        "calibration/measured_0.1",
     }
     assert events.Tags()["histograms"] == ["eval/return_quantiles"]
     # A point before the first episode and with every evaluation.
@@ -46,3 +50,25 @@ def test_targets_are_logged_beside_what_is_reached(tmp_path):
     for level in (0.1, 0.5, 0.9):
         target = events.Scalars(f"eval/target_{level}")[-1].value
         assert np.isclose(target, model.predict(5, risk_level=level)[1][0, 3], rtol=1e-6)
+        # What it says of its chances, and the exact chance of its policy.
+        predicted, measured = (events.Scalars(f"calibration/{name}_{level}")[-1].value for name in ("predicted", "measured"))
+        assert 1 - level < predicted <= 1
+        counts_from = model.predict(5, risk_level=level)[1][0, 2]
+        law = model.evaluate(risk_level=level)
+        assert np.isclose(measured, law.probabilities[law.values >= counts_from - 1e-9].sum(), rtol=1e-6)
+
+
+def test_predictions_approach_what_is_attained_and_the_loss_falls(tmp_path):
+    model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", seed=1)
+    model.learn(total_episodes=600, log_dir=tmp_path)
+    events = EventAccumulator(str(tmp_path / "seed-1")).Reload()
+    loss = [point.value for point in events.Scalars("train/loss")]
+    # The first point is from the first update on: before it there is no loss.
+    assert len(loss) == 10 and all(value > 0 for value in loss) and loss[-1] < loss[0]
+    # Its first predictions are optimistic by design. They come down to what it attains, and what it promises is reached more often.
+    predicted, attained = (np.array([point.value for point in events.Scalars(f"eval/{name}_0.1")]) for name in ("predicted_quantile", "quantile"))
+    assert abs(predicted - attained)[0] > 1.0 and abs(predicted - attained)[-1] < 0.2
+    measured = [point.value for point in events.Scalars("calibration/measured_0.1")]
+    assert measured[0] == 0.0 and measured[-1] > 0.5
+    # It says 29 of 32 quantiles: the first level that is at least 0.9.
+    assert {point.value for point in events.Scalars("calibration/predicted_0.1")} == {29 / 32}

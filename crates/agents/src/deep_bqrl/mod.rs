@@ -26,6 +26,7 @@ use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Shape, Which};
 use serde::{Deserialize, Serialize};
 
+use crate::experience::encode::Moments;
 use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, inputs};
 use crate::settings::{count, not_negative, positive_span};
@@ -199,6 +200,14 @@ impl Agent for DeepBqrl {
 
     fn updates(&self) -> u64 {
         self.critics.updates()
+    }
+
+    fn loss(&self) -> Option<f64> {
+        self.critics.loss()
+    }
+
+    fn moments(&self) -> Option<Moments> {
+        self.critics.moments().cloned()
     }
 
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state        one-hot of s, √n high (unordered); s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered); a vector by its
-//!              running mean and standard deviation, cut at ±5; bits as 0 and 1; bytes over 255
+//!              running mean and standard deviation, cut at ±5, or as it is; bits as 0 and 1; bytes over 255
 //! time         (H−h)/H and exp(−(H−h)/2^j), j = 0 … ⌈log₂ H⌉ − 1
 //! collected    c / σ, for agents whose policy depends on it
 //! ```
@@ -31,9 +31,14 @@ pub struct Encoder {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    OneHot { n: usize, height: f32 },
+    OneHot {
+        n: usize,
+        height: f32,
+    },
     Thermometer(usize),
     Dense(usize),
+    /// A vector that is not normalised.
+    Raw(usize),
     Bits(usize),
     Bytes(usize),
 }
@@ -48,6 +53,25 @@ pub struct Moments {
 }
 
 impl Moments {
+    /// How many observations.
+    pub fn count(&self) -> f64 {
+        self.count
+    }
+
+    /// The mean of every number.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// The standard deviation of every number.
+    pub fn deviation(&self) -> Vec<f64> {
+        (0..self.squares.len()).map(|i| self.variance(i).sqrt()).collect()
+    }
+
+    fn variance(&self, i: usize) -> f64 {
+        self.squares[i] / self.count.max(1.0)
+    }
+
     fn add(&mut self, values: &[f32]) {
         self.count += 1.0;
         for ((mean, squares), &value) in self.mean.iter_mut().zip(&mut self.squares).zip(values) {
@@ -59,7 +83,7 @@ impl Moments {
     }
 
     fn of(&self, i: usize, value: f32) -> f32 {
-        let variance = self.squares[i] / self.count.max(1.0);
+        let variance = self.variance(i);
         // A number that never changes says nothing.
         if variance > 0.0 {
             (((f64::from(value) - self.mean[i]) / variance.sqrt()) as f32).clamp(-MOST, MOST)
@@ -75,7 +99,8 @@ impl Encoder {
         let state = match &spec.observations {
             &ObservationSpace::Discrete { n, ordered: true } => State::Thermometer(n),
             &ObservationSpace::Discrete { n, .. } => State::OneHot { n, height: (n as f32).sqrt() },
-            space @ ObservationSpace::Dense(_) => State::Dense(space.size()),
+            space @ ObservationSpace::Dense(_) if spec.normalize_observations => State::Dense(space.size()),
+            space @ ObservationSpace::Dense(_) => State::Raw(space.size()),
             space @ ObservationSpace::Bits(_) => State::Bits(space.size()),
             space @ ObservationSpace::Bytes { .. } => State::Bytes(space.size()),
         };
@@ -96,6 +121,7 @@ impl Encoder {
         let (State::OneHot { n, .. }
         | State::Thermometer(n)
         | State::Dense(n)
+        | State::Raw(n)
         | State::Bits(n)
         | State::Bytes(n)) = self.state;
         n + 1 + self.n_paces + usize::from(self.with_collected)
@@ -103,12 +129,12 @@ impl Encoder {
 
     /// Takes an observation into the running moments.
     pub fn see(&mut self, observation: &Observation) {
-        if let Observation::Dense(values) = observation {
+        if let (State::Dense(_), Observation::Dense(values)) = (self.state, observation) {
             self.moments.add(values);
         }
     }
 
-    /// The running moments, to be saved.
+    /// The running moments, to be saved; empty where nothing is normalised.
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
@@ -143,6 +169,10 @@ impl Encoder {
             (State::Dense(n), Observation::Dense(values)) => {
                 assert_eq!(values.len(), n, "length of the observation");
                 out.extend(values.iter().enumerate().map(|(i, &value)| self.moments.of(i, value)));
+            }
+            (State::Raw(n), Observation::Dense(values)) => {
+                assert_eq!(values.len(), n, "length of the observation");
+                out.extend_from_slice(values);
             }
             (State::Bits(n), Observation::Bits(words)) => {
                 assert_eq!(words.len(), n.div_ceil(64), "words of the observation");
@@ -239,6 +269,17 @@ mod tests {
             assert!(middle[0].abs() < 1e-3 && middle[1] == 0.0, "{scale} {shift}: {middle:?}");
             assert_eq!(far[0], MOST, "{scale} {shift}");
         }
+    }
+
+    #[test]
+    fn vectors_that_are_not_normalised_pass_through_unchanged() {
+        let spec = EnvSpec::new("test", ObservationSpace::Dense(vec![3]), 2, 10);
+        let mut encoder = Encoder::new(&EnvSpec { normalize_observations: false, ..spec });
+        let values = vec![-1e6, 0.25, 7.0];
+        let seen = Observation::Dense(values.clone());
+        (0..10).for_each(|_| encoder.see(&seen));
+        assert_eq!(encoded(&encoder, &Input { stage: 0, observation: &seen, collected: 0.0 })[..3], values);
+        assert_eq!(*encoder.moments(), Moments::default());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::Which;
 use serde::{Deserialize, Serialize};
 
+use crate::experience::encode::Moments;
 use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
 use crate::settings::{count, probability, share};
@@ -159,6 +160,14 @@ impl Agent for QrDqn {
 
     fn updates(&self) -> u64 {
         self.critics.updates()
+    }
+
+    fn loss(&self) -> Option<f64> {
+        self.critics.loss()
+    }
+
+    fn moments(&self) -> Option<Moments> {
+        self.critics.moments().cloned()
     }
 
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {

@@ -35,6 +35,7 @@ use bqrl_nn::{Choice, Head, Which};
 use serde::{Deserialize, Serialize};
 
 use self::root::{Curve, Goal, Measured, Trial};
+use crate::experience::encode::Moments;
 use crate::experience::saved;
 use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
 use crate::settings::{count, probability, require};
@@ -378,6 +379,20 @@ impl Agent for TargetTracking {
 
     fn updates(&self) -> u64 {
         self.critics.updates()
+    }
+
+    fn loss(&self) -> Option<f64> {
+        self.critics.loss()
+    }
+
+    fn moments(&self) -> Option<Moments> {
+        self.critics.moments().cloned()
+    }
+
+    fn chance(&self, target: &Target) -> Option<f64> {
+        let root =
+            (!self.starts.is_empty() && target.ramp == 0).then(|| self.root(&[ENVELOPE]).swap_remove(0))?;
+        Some(self.measured.corrected(root.chance(target.u)))
     }
 
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {

@@ -195,10 +195,15 @@ impl Measured {
         self.returns.iter().map(goal).collect()
     }
 
+    /// P, from P̂.
+    pub fn corrected(&self, chance: f64) -> f64 {
+        logistic(logit(chance) + self.correction)
+    }
+
     /// The largest return that was seen and is reached with probability 1 − τ.
     pub fn goal(&self, root: &Curve, tau: f64, sigma: f64) -> Goal {
         let goals = self.goals(sigma);
-        let fits = |goal: &&Goal| logistic(logit(root.chance(goal.from)) + self.correction) > 1.0 - tau;
+        let fits = |goal: &&Goal| self.corrected(root.chance(goal.from)) > 1.0 - tau;
         let nothing = Goal { from: 0.0, value: 0.0 };
         goals.iter().rev().find(fits).or(goals.first()).copied().unwrap_or(nothing)
     }

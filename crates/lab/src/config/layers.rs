@@ -108,6 +108,11 @@ impl Layers {
         self.0.get(name)?.as_table()
     }
 
+    /// All sections.
+    pub fn sections(&self) -> &Table {
+        &self.0
+    }
+
     /// A complete configuration from a file.
     pub fn written(text: &str, origin: &str) -> Result<Self, ConfigError> {
         Ok(Self(parse(text, origin)?))

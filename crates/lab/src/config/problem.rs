@@ -34,7 +34,10 @@ pub struct ProblemConfig {
     /// Whether to scale the probabilities of a file that miss 1 by rounding.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub normalise: bool,
-    /// Parameters of a built-in problem.
+    /// False hands vectors to the networks as they are; by default they are normalised by their running moments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normalize_observations: Option<bool>,
+    /// Parameters of a built-in problem, or the arguments of a Gymnasium environment.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
     /// True for an environment that Python handed in: only Python can play it.
