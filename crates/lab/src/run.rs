@@ -209,7 +209,7 @@ impl SeedRun {
         let agent = make_agent(config, task.spec(), seed)?;
         let mut training = Training::new(task, references, agent, &config.run, seed)
             .map_err(|error| RunError::Env { seed, episode: 0, error })?;
-        let store = CheckpointStore::open(dir.checkpoints());
+        let store = dir.checkpoint_store();
         let latest = store.latest()?;
         if let Some(checkpoint) = &latest {
             let saved = restore(&mut training, checkpoint, seed, hooks)?;
@@ -427,7 +427,7 @@ pub fn restore_seed(
     let agent = make_agent(config, task.spec(), seed)?;
     let mut training = Training::new(task, references, agent, &config.run, seed)
         .map_err(|error| RunError::Env { seed, episode: 0, error })?;
-    let checkpoint = CheckpointStore::open(dir.checkpoints()).latest()?;
+    let checkpoint = dir.checkpoint_store().latest()?;
     let none =
         || RunError::Restore { seed, error: RestoreError("no checkpoint has been written yet".into()) };
     let saved = restore(&mut training, &checkpoint.ok_or_else(none)?, seed, hooks)?;

@@ -89,7 +89,7 @@ impl Run {
         read_config(&config.to_toml()).map_err(value_error)?;
         let Some((dir, before)) = own else {
             let (dir, lock) = RunDir::create(&log.path, log.replaces).map_err(os_error)?;
-            let store = CheckpointStore::open(dir.seed(seed).checkpoints());
+            let store = dir.seed(seed).checkpoint_store();
             return Ok(Self { dir, lock, store, latest: None });
         };
         let named = log.path.display();
@@ -100,7 +100,7 @@ impl Run {
             )));
         }
         let lock = dir.lock().map_err(os_error)?;
-        let store = CheckpointStore::open(dir.seed(seed).checkpoints());
+        let store = dir.seed(seed).checkpoint_store();
         let latest = store.latest().map_err(os_error)?;
         if let Some(checkpoint) = &latest {
             let there = standing(checkpoint).map_err(value_error)?.0.clock.steps;
@@ -311,7 +311,7 @@ pub fn open(path: &Path, seed: Option<u64>) -> Result<Stored, String> {
     };
     config.run.seeds = vec![seed];
     let place = dir.seed(seed);
-    let checkpoint = CheckpointStore::open(place.checkpoints()).latest().map_err(|error| text(&error))?;
+    let checkpoint = place.checkpoint_store().latest().map_err(|error| text(&error))?;
     let checkpoint = checkpoint.ok_or_else(|| format!("seed {seed}: no checkpoint has been written yet"))?;
     let model = match regular::read(&model_file(&place), MOST_MODEL) {
         Ok(bytes) => Some(bytes),

@@ -25,6 +25,7 @@ mod sealed_tests;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -32,12 +33,14 @@ use std::path::{Path, PathBuf};
 use self::manifest::{Envelope, MANIFEST, MOST, Manifest, Part, is_plain, read_manifest, read_part};
 use self::sealed::SealedFiles;
 use crate::atomic::{self, sync_directory};
-use crate::{naming, regular};
+use crate::{beneath, naming, regular};
 
 /// The checkpoints in one directory, written by one process at a time.
 #[derive(Debug)]
 pub struct CheckpointStore {
     directory: PathBuf,
+    /// The directory that reading must not leave, not even through a link; otherwise links are followed.
+    below: Option<PathBuf>,
     sealed: SealedFiles,
 }
 
@@ -62,6 +65,7 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     sealed: Vec<Part>,
     sealed_directory: PathBuf,
+    below: Option<PathBuf>,
 }
 
 impl Loaded {
@@ -70,7 +74,7 @@ impl Loaded {
     pub fn part(&self, name: &str) -> Option<Vec<u8>> {
         let sealed = || self.sealed.iter().find(|part| part.name == name);
         let plain = self.parts.get(name).cloned();
-        plain.or_else(|| read_part(&self.sealed_directory, sealed()?).ok())
+        plain.or_else(|| read_part(&self.sealed_directory, self.below.as_deref(), sealed()?).ok())
     }
 }
 
@@ -78,7 +82,12 @@ impl CheckpointStore {
     /// The store in `directory`, which the first [`save`](Self::save) makes.
     pub fn open(directory: impl Into<PathBuf>) -> Self {
         let directory = directory.into();
-        Self { sealed: SealedFiles::of(&directory), directory }
+        Self { sealed: SealedFiles::of(&directory), directory, below: None }
+    }
+
+    /// The same, to read from a directory that somebody else may write to: no link below `root` is followed.
+    pub fn open_below(root: impl Into<PathBuf>, directory: impl Into<PathBuf>) -> Self {
+        Self { below: Some(root.into()), ..Self::open(directory) }
     }
 
     /// Whether a sealed part of this name does not have to be given again: the checkpoint that was loaded or saved last through
@@ -153,7 +162,8 @@ impl CheckpointStore {
                     self.sealed.know(&manifest);
                     let sealed = manifest.sealed().cloned().collect();
                     let sealed_directory = self.sealed.directory().to_owned();
-                    return Ok(Some(Loaded { number, parts, warnings, sealed, sealed_directory }));
+                    let below = self.below.clone();
+                    return Ok(Some(Loaded { number, parts, warnings, sealed, sealed_directory, below }));
                 }
                 Err(error) => warnings.push(format!("checkpoint {number} cannot be used: {error}")),
             }
@@ -194,30 +204,38 @@ impl CheckpointStore {
     }
 
     /// All checkpoints, complete or not, the latest first.
-    fn numbers(&self) -> io::Result<Vec<u64>> {
-        let entries = match fs::read_dir(&self.directory) {
+    pub fn numbers(&self) -> io::Result<Vec<u64>> {
+        let names = match self.names() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(naming("reading", &self.directory))?,
+            names => names.map_err(naming("reading", &self.directory))?,
         };
-        let mut numbers = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(naming("reading", &self.directory))?.file_name();
-            numbers.extend(name.to_str().and_then(number_of));
-        }
+        let mut numbers: Vec<u64> =
+            names.iter().filter_map(|name| name.to_str().and_then(number_of)).collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         Ok(numbers)
+    }
+
+    fn names(&self) -> io::Result<Vec<OsString>> {
+        match &self.below {
+            Some(root) => {
+                let rest = self.directory.strip_prefix(root).map_err(|_| io::ErrorKind::NotFound)?;
+                beneath::names(root, rest)
+            }
+            None => fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name())).collect(),
+        }
     }
 
     /// The plain parts, and the manifest; the sealed parts are verified one by one.
     fn load(&self, number: u64) -> io::Result<(BTreeMap<String, Vec<u8>>, Manifest)> {
         let place = self.place(number);
-        let manifest = read_manifest(&place, Some(number))?;
+        let below = self.below.as_deref();
+        let manifest = read_manifest(&place, below, Some(number))?;
         let mut parts = BTreeMap::new();
         for part in &manifest.parts {
             if part.sealed {
-                read_part(self.sealed.directory(), part)?;
+                read_part(self.sealed.directory(), below, part)?;
             } else {
-                parts.insert(part.name.clone(), read_part(&place, part)?);
+                parts.insert(part.name.clone(), read_part(&place, below, part)?);
             }
         }
         Ok((parts, manifest))
@@ -227,9 +245,9 @@ impl CheckpointStore {
         let place = self.place(number);
         // One part at a time in memory, unlike `load`.
         let is_whole = |part: &Part| {
-            if part.sealed { self.sealed.is_whole(part) } else { read_part(&place, part).is_ok() }
+            if part.sealed { self.sealed.is_whole(part) } else { read_part(&place, None, part).is_ok() }
         };
-        read_manifest(&place, Some(number)).is_ok_and(|manifest| manifest.parts.iter().all(is_whole))
+        read_manifest(&place, None, Some(number)).is_ok_and(|manifest| manifest.parts.iter().all(is_whole))
     }
 
     fn put_in_place(&self, temporary: &Path, number: u64) -> io::Result<()> {
@@ -283,10 +301,11 @@ impl CheckpointStore {
 
     /// Removes a temporary directory, and first the sealed parts that no other manifest names.
     fn discard(&self, temporary: &Path) -> io::Result<()> {
-        if let Ok(manifest) = read_manifest(temporary, None) {
+        if let Ok(manifest) = read_manifest(temporary, None, None) {
             let others = self.numbers()?;
-            let others =
-                others.iter().filter_map(|&number| read_manifest(&self.place(number), Some(number)).ok());
+            let others = others
+                .iter()
+                .filter_map(|&number| read_manifest(&self.place(number), None, Some(number)).ok());
             let kept: BTreeSet<String> =
                 others.flat_map(|other| other.sealed().map(Part::file_name).collect::<Vec<_>>()).collect();
             self.sealed.remove(&manifest, &kept)?;

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::naming;
+use crate::{beneath, naming};
 
 /// How long a writer tries to get the lock, and how often.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -53,12 +53,9 @@ impl Lock {
         Ok(Self { file })
     }
 
-    pub(crate) fn is_held(path: &Path) -> bool {
-        // Opening a pipe would wait for its other end.
-        if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
-            return false;
-        }
-        let Ok(mut file) = File::open(path) else { return false };
+    /// The lock is a file below `root`; no link is followed, and a pipe does not make the caller wait.
+    pub(crate) fn is_held(root: &Path, below: &Path) -> bool {
+        let Ok(mut file) = beneath::open(root, below) else { return false };
         let mut process = String::new();
         // On some systems a locked file cannot be read. Then only the lock itself can be tested.
         if file.read_to_string(&mut process).is_ok() && process.trim().is_empty() {

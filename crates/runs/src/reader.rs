@@ -273,7 +273,11 @@ impl Follower {
 }
 
 fn read(path: &Path, below: Option<&Path>, past: &mut Past) -> Result<Run, ReadError> {
-    let dir = RunDir::open_to_read(path).map_err(|error| ReadError::NotARun(error.to_string()))?;
+    let dir = match below {
+        Some(root) => RunDir::open_to_read_below(root, path),
+        None => RunDir::open_to_read(path),
+    };
+    let dir = dir.map_err(|error| ReadError::NotARun(error.to_string()))?;
     let whole = Reading { ending: Ending::Whole, below };
     let config = required(&dir.config(), whole)?;
     match json::<Summary>(&dir.summary(), whole)? {

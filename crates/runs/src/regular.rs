@@ -7,7 +7,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use crate::naming;
+use crate::{beneath, naming};
 
 /// The contents of a regular file of at most `most` bytes. Anything else is refused without being read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
@@ -34,6 +34,18 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     check(&file.metadata()?, u64::MAX)?;
     Ok(file)
+}
+
+/// The same. With `below`, the file must lie below that directory, and no link is followed on the way from there.
+pub(crate) fn open_below(path: &Path, below: Option<&Path>) -> io::Result<File> {
+    let Some(root) = below else { return open(path) };
+    let rest = path.strip_prefix(root).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+    beneath::open(root, rest)
+}
+
+/// As [`read`], from below a directory if there is one.
+pub(crate) fn read_below(path: &Path, below: Option<&Path>, most: u64) -> io::Result<Vec<u8>> {
+    open_below(path, below).and_then(|file| contents_from(file, 0, most)).map_err(naming("reading", path))
 }
 
 /// The contents from a place on, of a file of at most `most` bytes.

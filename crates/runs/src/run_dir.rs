@@ -13,6 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::CheckpointStore;
 use crate::lock::Lock;
 use crate::{atomic, naming, regular};
 
@@ -27,12 +28,17 @@ pub const EVALUATIONS_HEADER: &str =
 /// their checkpoints cannot be resumed.
 const FORMAT: u32 = 3;
 const MARK: &str = "bqrl run, format ";
+/// The file that says that a directory is a run.
+pub const MARK_NAME: &str = ".bqrl-run";
+const LOCK: &str = ".bqrl-lock";
 const LONGEST_MARK: u64 = 1 << 10;
 
 /// The paths of a run.
 #[derive(Debug, Clone)]
 pub struct RunDir {
     path: PathBuf,
+    /// The directory that reading must not leave, not even through a link; otherwise links are followed.
+    below: Option<PathBuf>,
 }
 
 impl RunDir {
@@ -48,7 +54,7 @@ impl RunDir {
     /// In tests, `others` does what another process may do before this one gets the lock.
     fn create_while(path: &Path, force: bool, others: impl FnOnce()) -> io::Result<(Self, Lock)> {
         make_directory(path)?;
-        let run = Self { path: path.to_path_buf() };
+        let run = Self { path: path.to_path_buf(), below: None };
         // A directory of someone else must not even get a lock file.
         run.check_free(force)?;
         others();
@@ -82,33 +88,35 @@ impl RunDir {
     ///
     /// A run of an earlier format is refused; [`open_to_read`](Self::open_to_read) takes it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (run, format) = Self::open_any(path)?;
-        if format == FORMAT {
-            return Ok(run);
-        }
-        let reason = format!(
-            "was written by an earlier bqrl (run format {format}, now {FORMAT}): it can be reported, but not resumed or \
-             evaluated"
-        );
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} {reason}", path.display())))
+        Self::open_any(path, None)?.of_this_format()
+    }
+
+    /// The same for a directory that somebody else may write to: no link below `root` is followed.
+    pub fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
+        Self::open_any(path, Some(root))?.of_this_format()
     }
 
     /// Finds the run in a directory, to read its tables.
     pub fn open_to_read(path: &Path) -> io::Result<Self> {
-        Self::open_any(path).map(|(run, _)| run)
+        Self::open_any(path, None).map(|opened| opened.run)
     }
 
-    fn open_any(path: &Path) -> io::Result<(Self, u32)> {
-        let run = Self { path: path.to_path_buf() };
+    /// The same for a directory that somebody else may write to: no link below `root` is followed.
+    pub fn open_to_read_below(root: &Path, path: &Path) -> io::Result<Self> {
+        Self::open_any(path, Some(root)).map(|opened| opened.run)
+    }
+
+    fn open_any(path: &Path, below: Option<&Path>) -> io::Result<Opened> {
+        let run = Self { path: path.to_path_buf(), below: below.map(Path::to_path_buf) };
         let refused = |kind, reason: &str| Err(io::Error::new(kind, format!("{} {reason}", path.display())));
         if !fs::metadata(path).map_err(naming("opening", path))?.is_dir() {
             return refused(io::ErrorKind::NotADirectory, "is not a run: it is not a directory");
         }
-        let mark = match regular::read_to_string(&run.mark(), LONGEST_MARK) {
+        let mark = match regular::read_below(&run.mark(), below, LONGEST_MARK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return refused(io::ErrorKind::InvalidInput, "is not a run: it has no .bqrl-run");
             }
-            mark => mark?,
+            mark => String::from_utf8_lossy(&mark?).into_owned(),
         };
         let Some(format) = mark.strip_prefix(MARK).map(str::trim_end) else {
             return refused(io::ErrorKind::InvalidData, "is not a run: its .bqrl-run is damaged");
@@ -117,10 +125,12 @@ impl RunDir {
             let reason = format!("is a run of format {format:?}, this program reads formats up to {FORMAT}");
             return refused(io::ErrorKind::InvalidInput, &reason);
         };
-        if !run.config().is_file() {
+        if regular::open_below(&run.config(), below)
+            .is_err_and(|error| error.kind() != io::ErrorKind::PermissionDenied)
+        {
             return refused(io::ErrorKind::InvalidInput, "is a run without its config.toml");
         }
-        Ok((run, known))
+        Ok(Opened { run, format: known })
     }
 
     /// Locks the run, so that no other process writes to it until the lock is dropped.
@@ -128,14 +138,15 @@ impl RunDir {
     /// [`io::ErrorKind::ResourceBusy`] if another process holds the lock.
     pub fn lock(&self) -> io::Result<Lock> {
         self.refuse_links()?;
-        let lock = Lock::acquire(&self.path.join(".bqrl-lock"))?;
+        let lock = Lock::acquire(&self.path.join(LOCK))?;
         atomic::sweep(&self.path)?;
         Ok(lock)
     }
 
     /// Whether a process is writing the run. Readers may ask at any time; see [`Lock`].
     pub fn is_locked(&self) -> bool {
-        Lock::is_held(&self.path.join(".bqrl-lock"))
+        let root = self.below.as_deref().unwrap_or(&self.path);
+        self.path.join(LOCK).strip_prefix(root).is_ok_and(|below| Lock::is_held(root, below))
     }
 
     /// The directory itself.
@@ -180,11 +191,11 @@ impl RunDir {
 
     /// The part of the run that belongs to one seed.
     pub fn seed(&self, seed: u64) -> SeedDir {
-        SeedDir { path: self.path.join(format!("seed-{seed}")) }
+        SeedDir { path: self.path.join(format!("seed-{seed}")), below: self.below.clone() }
     }
 
     fn mark(&self) -> PathBuf {
-        self.path.join(".bqrl-run")
+        self.path.join(MARK_NAME)
     }
 
     /// Names of all entries except our own hidden ones.
@@ -226,8 +237,28 @@ impl RunDir {
     /// Refuses a run in which a file or a directory of ours is a symbolic link, a pipe or a device: writing would change
     /// what the link leads to, or wait forever.
     pub fn refuse_links(&self) -> io::Result<()> {
-        let hidden = [self.mark(), self.path.join(".bqrl-lock")];
+        let hidden = [self.mark(), self.path.join(LOCK)];
         self.own_entries()?.iter().chain(&hidden).try_for_each(|path| refuse_links(path))
+    }
+}
+
+/// A run that was found, of any format.
+struct Opened {
+    run: RunDir,
+    format: u32,
+}
+
+impl Opened {
+    fn of_this_format(self) -> io::Result<RunDir> {
+        let Self { run, format } = self;
+        if format == FORMAT {
+            return Ok(run);
+        }
+        let reason = format!(
+            "was written by an earlier bqrl (run format {format}, now {FORMAT}): it can be reported, but not resumed or \
+             evaluated"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} {reason}", run.path.display())))
     }
 }
 
@@ -267,6 +298,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 #[derive(Debug, Clone)]
 pub struct SeedDir {
     path: PathBuf,
+    below: Option<PathBuf>,
 }
 
 impl SeedDir {
@@ -324,6 +356,14 @@ impl SeedDir {
     /// `progress.json`: how far the seed is, see [`SeedProgress`](crate::schema::SeedProgress).
     pub fn progress(&self) -> PathBuf {
         self.path.join("progress.json")
+    }
+
+    /// The checkpoints, read as the run is: through links, or not.
+    pub fn checkpoint_store(&self) -> CheckpointStore {
+        match &self.below {
+            Some(root) => CheckpointStore::open_below(root, self.checkpoints()),
+            None => CheckpointStore::open(self.checkpoints()),
+        }
     }
 
     /// `checkpoints/`, see [`checkpoint`](crate::checkpoint).
@@ -480,7 +520,7 @@ mod tests {
                     _ => {}
                 }
                 symlink(&mine, &place).unwrap();
-                let run = RunDir { path: path.clone() };
+                let run = RunDir { path: path.clone(), below: None };
                 let error = run.lock().unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
                 let said = format!("{} is a symbolic link", place.display());

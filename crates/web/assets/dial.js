@@ -2,7 +2,7 @@
 //
 // Two more answers follow: the plans for β > 0, and what the seeds of a run would do. Until they are there, the dial turns without.
 
-import { add, frame, get, html, number, percent, remember, times } from "/assets/draw.js";
+import { add, frame, get, html, narrow, number, percent, remember, times } from "/assets/draw.js";
 import { mapFigure } from "/assets/map.js";
 import { player } from "/assets/play.js";
 
@@ -28,6 +28,11 @@ async function start() {
   view.play = player(view);
   fillSelects(view);
   const turn = () => paint(view);
+  narrow.addEventListener("change", () => {
+    view.law = lawFigure(data);
+    view.levels.redraw();
+    paint(view);
+  });
   byId("tau").addEventListener("input", turn);
   byId("beta").addEventListener("input", turn);
   // The address is written when the dial comes to rest: browsers allow only so many changes a second.
@@ -115,6 +120,14 @@ function nearest(list, tau) {
   return list.reduce((best, entry) => (Math.abs(entry.tau - tau) < Math.abs(best.tau - tau) - 1e-9 ? entry : best));
 }
 
+/** What a run serves for a level and a share of it. An agent with one policy has the same one for every β. */
+function servedAt(served, tau, share) {
+  const own = share > 0 ? served.buffered.filter((each) => each.share === share) : served.levels;
+  if (own.length > 0) return nearest(own, tau);
+  const here = nearest(served.levels, tau);
+  return { ...here, attained: buffered(served.plans[here.plan], here.tau, (share / 100) * here.tau) };
+}
+
 /** What is shown at the level of the dial: a policy, its law, and where its quantile is. */
 function selected(view) {
   const { data, buffered } = view;
@@ -123,9 +136,10 @@ function selected(view) {
   const point = { tau: level.tau, level, share, beta: (share / 100) * level.tau };
   const served = view.runs.get(view.who);
   if (served) {
-    const here = nearest(served.levels, level.tau);
+    const here = servedAt(served, level.tau, share);
     const plan = served.plans[here.plan];
-    return { ...point, kind: "run", served, here, plan, quantile: here.quantile, mean: here.mean, play: `who=${view.who}&tau=${here.tau}` };
+    const play = `who=${view.who}&tau=${here.tau}&share=${share}`;
+    return { ...point, beta: (share / 100) * here.tau, kind: "run", served, here, plan, quantile: here.quantile, mean: here.mean, play };
   }
   if (share > 0) {
     const { tau } = nearest(buffered.taus.map((each) => ({ tau: each })), level.tau);
@@ -165,6 +179,7 @@ function sentence({ data }, { kind, level, share, here, mean }) {
   const price = cost === 0
     ? "On average it costs nothing."
     : `On average it costs ${number(cost)}: ${number(mean)} instead of ${number(data.max_mean)}.`;
+  if (kind === "run" && share > 0) return `${worst(Math.round(100 * here.tau), share)} this run gets ${number(here.attained)} on average. ${price}`;
   if (kind === "buffered") return `${worst(Math.round(100 * here.tau), share)} you get ${number(here.attained)} on average. ${price}`;
   const often = times(Math.round(100 * here.tau));
   if (kind === "run") {
@@ -189,12 +204,14 @@ function words(view, shown) {
     ["Mean given up", number(givenUp(data, shown.mean))],
   ];
   if (beta > 0) {
-    const best = shown.kind === "buffered" ? here : nearest(view.buffered.levels.filter(({ share }) => share === shown.share), tau);
+    const best = shown.kind === "buffered" ? here : nearest(view.buffered.levels.filter(({ share }) => share === shown.share), here.tau);
     const open = best.bound - best.attained > 1e-6 * Math.max(1, Math.abs(best.bound));
     rows.push(["Best mean of the quantiles from τ − β to τ", number(best.attained) + (open ? ` (at most ${number(best.bound)})` : "")]);
-    const plan = shown.kind === "run" ? shown.plan : data.plans[level.plan];
-    const whose = shown.kind === "run" ? "this run" : "the policy for β = 0";
-    rows.push([`The same of ${whose}`, (plan.merged ? "≈ " : "") + number(buffered(plan, tau, beta))]);
+    if (shown.kind === "run") rows.push(["The same of this run", number(here.attained)]);
+    else {
+      const plan = data.plans[level.plan];
+      rows.push(["The same of the policy for β = 0", (plan.merged ? "≈ " : "") + number(buffered(plan, tau, beta))]);
+    }
   }
   for (const [seed, served] of view.runs) {
     const at = nearest(served.levels, tau);
@@ -272,7 +289,7 @@ function lawFigure(data) {
   const neutral = histogram(data.neutral, cut, Infinity).miss;
   const tallest = Math.max(...neutral, ...counted.flatMap(({ miss, reach }) => Array.from(miss, (m, k) => m + reach[k])));
   const svg = byId("law");
-  const { scaleX, scaleY, top, bottom } = frame(svg, {
+  const { scaleX, scaleY, top, bottom, right } = frame(svg, {
     width: 560, height: 300, x: [low, high], y: [0, tallest], xTitle: "total", yTitle: "chance", yFormat: percent,
   });
   const edge = (k) => scaleX(low + (k * (high - low)) / bins).toFixed(1);
@@ -291,7 +308,7 @@ function lawFigure(data) {
     const x = scaleX(quantile);
     line.setAttribute("x1", x);
     line.setAttribute("x2", x);
-    const left = x > 400;
+    const left = x > 0.7 * right;
     label.setAttribute("x", left ? x - 5 : x + 5);
     label.setAttribute("text-anchor", left ? "end" : "start");
     say(label, `quantile ${number(quantile)}`);

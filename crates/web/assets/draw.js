@@ -46,8 +46,13 @@ export function ticks([low, high], most = 6) {
   return values;
 }
 
+/** A window in which figures are drawn narrower, so that their text can still be read. */
+export const narrow = matchMedia("screen and (max-width: 44rem)");
+const NARROW = 350;
+
 /** A frame with axes; returns the functions that turn values into coordinates. */
-export function frame(svg, { width, height, x, y, xTitle, yTitle, yFormat = number }) {
+export function frame(svg, { width: wide, height, x, y, xTitle, yTitle, yFormat = number }) {
+  const width = narrow.matches ? Math.min(wide, NARROW) : wide;
   const [left, right, top, bottom] = [58, 14, 10, 44];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("width", width);
@@ -59,7 +64,7 @@ export function frame(svg, { width, height, x, y, xTitle, yTitle, yFormat = numb
     add(svg, "line", { x1: left, x2: width - right, y1: scaleY(value), y2: scaleY(value), class: "rule" });
     add(svg, "text", { x: left - 6, y: scaleY(value) + 4, class: "tick end" }, yFormat(value));
   }
-  for (const value of ticks(x, 7)) {
+  for (const value of ticks(x, Math.round(width / 75))) {
     add(svg, "line", { x1: scaleX(value), x2: scaleX(value), y1: height - bottom, y2: height - bottom + 4, class: "axis" });
     add(svg, "text", { x: scaleX(value), y: height - bottom + 16, class: "tick middle" }, number(value));
   }
@@ -68,6 +73,14 @@ export function frame(svg, { width, height, x, y, xTitle, yTitle, yFormat = numb
   const middle = (top + height - bottom) / 2;
   add(svg, "text", { x: 12, y: middle, class: "tick middle", transform: `rotate(-90 12 ${middle})` }, yTitle);
   return { scaleX, scaleY, left, right: width - right, top, bottom: height - bottom };
+}
+
+/** Where an episode stands to its target. A target that is reached can be lost again where rewards may be negative. */
+export function standing(collected, target, chance) {
+  const short = target - collected;
+  if (short > 1e-9 * (1 + Math.abs(target))) return `${number(short)} still missing to the target of ${number(target)}`;
+  if (chance >= 1 - 1e-12) return `the target of ${number(target)} is reached`;
+  return `${number(Math.max(0, -short))} may still be lost before the target of ${number(target)} is missed`;
 }
 
 /** Black or white, whichever can be read on a colour such as "#0072b2". */

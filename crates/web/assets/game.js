@@ -1,6 +1,7 @@
 // A game, uncovered position by position. The server has played it to its end.
 
-import { add, frame, get, html, number, percent, remember } from "/assets/draw.js";
+import { add, frame, get, html, narrow, number, percent, remember, standing } from "/assets/draw.js";
+import { stepper } from "/assets/stepper.js";
 
 const CELL = 32;
 const SIDE = 10;
@@ -8,19 +9,21 @@ const byId = (id) => document.getElementById(id);
 const root = byId("game");
 let played = null;
 let at = 0;
-let timer = null;
 let cells = [];
 let line = null;
+let buttons = null;
 
 async function fetchGame() {
-  stop();
+  buttons.stop();
   const seed = Math.max(0, Math.floor(Number(byId("seed").value) || 0));
   const tau = byId("tau").value / 100;
   try {
     played = await get(`/api/game?${root.dataset.query}&tau=${tau}&seed=${seed}`);
   } catch (error) {
     byId("words").textContent = error.message;
-    for (const id of ["step", "run", "at"]) byId(id).disabled = true;
+    played = null;
+    buttons.show();
+    byId("at").disabled = true;
     return;
   }
   byId("level").hidden = !played.every_level;
@@ -29,6 +32,7 @@ async function fetchGame() {
   byId("at").max = played.positions.length - 1;
   drawBoard();
   line = drawLine();
+  buttons.show();
   paint();
 }
 
@@ -95,43 +99,31 @@ function paint() {
   const action = now.action === null ? "" : `, ${actions[now.action]}`;
   let words = `Step ${at} of ${positions.length - 1}${action}: score ${number(now.score)}.`;
   if (target !== null) {
-    const missing = Math.max(0, target - now.collected);
-    words += missing > 0 ? ` ${number(missing)} still missing to the target of ${number(target)}` : ` The target of ${number(target)} is reached`;
-    words += end && over ? "." : `; chance ${percent(now.chance)}.`;
+    const done = end && over;
+    const reached = now.collected >= target - 1e-9 * (1 + Math.abs(target)) ? 1 : 0;
+    const where = standing(now.collected, target, done ? reached : now.chance);
+    words += ` ${where[0].toUpperCase()}${where.slice(1)}${done ? "." : `; chance ${percent(now.chance)}.`}`;
   }
   if (end) words += over ? " The game is over." : " The rest of this game is not shown.";
   if (played.trained && at === 0) words += ` The run was trained for ${played.trained[0]} episodes.`;
   byId("words").textContent = words;
   byId("at").value = at;
   byId("at").disabled = false;
-  byId("step").disabled = end;
-  byId("run").disabled = end;
   line();
-}
-
-function step() {
-  if (!played || at >= played.positions.length - 1) return stop();
-  at += 1;
-  if (at === played.positions.length - 1) stop();
-  paint();
-}
-
-function stop() {
-  clearInterval(timer);
-  timer = null;
-  byId("run").textContent = "Run";
-  byId("run").setAttribute("aria-pressed", "false");
-}
-
-function run() {
-  if (timer) return stop();
-  byId("run").textContent = "Pause";
-  byId("run").setAttribute("aria-pressed", "true");
-  timer = setInterval(step, 1000 / Number(byId("speed").value));
 }
 
 async function start() {
   if (!root) return;
+  buttons = stepper({
+    stepButton: byId("step"),
+    runButton: byId("run"),
+    more: () => played !== null && at < played.positions.length - 1,
+    step: () => {
+      at += 1;
+      paint();
+    },
+    pause: () => 1000 / Number(byId("speed").value),
+  });
   const asked = new URLSearchParams(location.search);
   byId("tau").value = Math.round(100 * Number(asked.get("tau") ?? 0.1)) || 10;
   if (asked.has("seed")) byId("seed").value = asked.get("seed");
@@ -144,18 +136,16 @@ async function start() {
     byId("seed").value = Number(byId("seed").value) + 1;
     fetchGame();
   });
-  byId("step").addEventListener("click", step);
-  byId("run").addEventListener("click", run);
-  byId("speed").addEventListener("change", () => {
-    if (timer) {
-      stop();
-      run();
-    }
-  });
+  byId("speed").addEventListener("change", buttons.again);
   byId("at").addEventListener("input", () => {
-    stop();
     at = Number(byId("at").value);
+    buttons.stop();
     paint();
+  });
+  narrow.addEventListener("change", () => {
+    if (!played) return;
+    line = drawLine();
+    line();
   });
   root.hidden = false;
   await fetchGame();

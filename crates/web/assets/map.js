@@ -58,10 +58,10 @@ function tableMap(data) {
       const rect = add(svg, "rect", { x, y, width: wide - 1, height: high - 1, class: "cell" });
       rect.dataset.stage = stage;
       rect.dataset.state = state;
-      const text = lettered ? add(svg, "text", { x: x + wide / 2 - 0.5, y: y + high / 2 + 3.5, class: "letter" }) : null;
-      cells.push({ rect, text, column, row, action: null });
+      cells.push({ rect, x: x + wide / 2 - 0.5, y: y + high / 2 + 3.5, texts: new Map(), text: null, column, row, action: null });
     });
   });
+  const above = add(svg, "g");
   const everyRow = Math.ceil(14 / high);
   rows.forEach((state, row) => {
     if (row % everyRow === 0) add(svg, "text", { x: left - 5, y: bottom - row * high - high / 2 + 4, class: "tick end" }, states[state]);
@@ -73,6 +73,18 @@ function tableMap(data) {
   add(svg, "text", { x: left + (stages.length * wide) / 2, y: bottom + 31, class: "tick middle" }, "period");
   const mark = add(svg, "rect", { class: "mark", width: wide + 1, height: high + 1, visibility: "hidden" });
   legend(data, (action) => (lettered && short[action] !== actions[action] ? `${short[action]}: ${actions[action]}` : actions[action]));
+  // Every letter that a cell has had stays, hidden or shown. To change the letter itself would need a new layout: half of a turn.
+  const write = (cell, action) => {
+    cell.text?.setAttribute("visibility", "hidden");
+    cell.text = null;
+    if (action < 0) return;
+    if (!cell.texts.has(action)) {
+      const text = add(above, "text", { x: cell.x, y: cell.y, class: "letter", fill: ink(colours[action]) }, short[action]);
+      cell.texts.set(action, text);
+    }
+    cell.text = cell.texts.get(action);
+    cell.text.setAttribute("visibility", "visible");
+  };
   const paint = (plan) => {
     for (const cell of cells) {
       const letter = plan.map[cell.column][cell.row];
@@ -80,9 +92,7 @@ function tableMap(data) {
       cell.action = letter;
       const action = actionOf(letter);
       cell.rect.setAttribute("fill", action < 0 ? "none" : colours[action]);
-      if (!cell.text) continue;
-      cell.text.textContent = action < 0 ? "" : short[action];
-      cell.text.setAttribute("fill", action < 0 ? "none" : ink(colours[action]));
+      if (lettered) write(cell, action);
     }
     note(plan, "The policy by period and state", "Empty: nothing is decided there.");
   };
@@ -103,6 +113,8 @@ function gridMap(data) {
   const height = names.length / columns;
   const side = Math.max(16, Math.min(64, Math.floor(760 / columns), Math.floor(480 / height)));
   size(svg, columns * side + 2, height * side + 2);
+  // Cells of at least 20 pixels can be read in a narrow window, too; a wider map scrolls.
+  if (columns <= 16) svg.classList.add("fits");
   const place = (cell) => [1 + (cell % columns) * side, 1 + Math.floor(cell / columns) * side];
   const cells = names.map((name, cell) => {
     const [x, y] = place(cell);

@@ -1,6 +1,7 @@
 // An episode under the policy that the dial shows, one decision at a time.
 
-import { add, frame, get, html, number, percent, remember } from "/assets/draw.js";
+import { add, frame, get, html, narrow, number, percent, remember, standing } from "/assets/draw.js";
+import { stepper } from "/assets/stepper.js";
 
 const byId = (id) => document.getElementById(id);
 const PAUSE = 700;
@@ -9,10 +10,9 @@ const PAUSE = 700;
 export function player(view) {
   let episode = null;
   let shown = 0;
-  let timer = null;
 
   async function begin() {
-    stop();
+    buttons.stop();
     const seed = Math.max(0, Math.floor(Number(byId("play-seed").value) || 0));
     try {
       episode = await get(`/api/play?${view.query}&${view.shown.play}&seed=${seed}`);
@@ -23,31 +23,20 @@ export function player(view) {
     episode.tau = view.shown.tau;
     shown = 0;
     remember({ seed });
-    for (const id of ["play-step", "play-run"]) byId(id).disabled = false;
+    buttons.show();
     paint();
   }
 
-  function step() {
-    if (!episode || shown > episode.steps.length) return;
-    shown = Math.min(shown + 1, episode.steps.length);
-    if (shown === episode.steps.length) stop();
-    paint();
-  }
-
-  function stop() {
-    clearInterval(timer);
-    timer = null;
-    byId("play-run").textContent = "Run";
-    byId("play-run").setAttribute("aria-pressed", "false");
-  }
-
-  function run() {
-    if (timer) return stop();
-    byId("play-run").textContent = "Pause";
-    byId("play-run").setAttribute("aria-pressed", "true");
-    step();
-    if (episode && shown < episode.steps.length) timer = setInterval(step, PAUSE);
-  }
+  const buttons = stepper({
+    stepButton: byId("play-step"),
+    runButton: byId("play-run"),
+    more: () => episode !== null && shown < episode.steps.length,
+    step: () => {
+      shown += 1;
+      paint();
+    },
+    pause: () => PAUSE,
+  });
 
   function paint() {
     const { data } = view;
@@ -59,14 +48,11 @@ export function player(view) {
         `Ended in ${data.states[episode.last]} with ${number(episode.total)}. The target was ${number(target)} ` +
         `(τ = ${number(episode.tau)}): ${episode.reached ? "reached" : "missed"}.`;
     } else {
-      const missing = Math.max(0, target - now.collected);
       byId("play-words").textContent =
-        `Period ${now.stage + 1}, state ${data.states[now.state]}: ${number(now.collected)} collected, ${number(missing)} still missing ` +
-        `to ${number(target)}. Chance ${percent(now.chance)}. Next: ${data.actions[now.action]}.`;
+        `Period ${now.stage + 1}, state ${data.states[now.state]}: ${number(now.collected)} collected, ` +
+        `${standing(now.collected, target, now.chance)}. Chance ${percent(now.chance)}. Next: ${data.actions[now.action]}.`;
     }
     view.map.point?.(now.stage, now.state);
-    byId("play-step").disabled = over;
-    byId("play-run").disabled = over;
     line(steps.slice(0, shown + 1), over);
     table(data, steps.slice(0, shown));
   }
@@ -110,8 +96,7 @@ export function player(view) {
     begin();
   });
   byId("play-seed").addEventListener("change", begin);
-  byId("play-step").addEventListener("click", step);
-  byId("play-run").addEventListener("click", run);
+  narrow.addEventListener("change", () => episode && paint());
   const asked = new URLSearchParams(location.search).get("seed");
   if (asked !== null) byId("play-seed").value = asked;
 }

@@ -2,24 +2,29 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Component, Path};
 
-use bqrl_runs::beneath;
 use hyper::body::Bytes;
+
+use crate::shelf::Shelf;
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
 /// The longest line of a table that is thinned.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Opens a regular file below a directory. No part of its path may be a link or hidden, and none may lead up.
-pub fn open(root: &Path, below: &str) -> io::Result<File> {
+/// Opens a regular file of a run. No part of its path may be a link or hidden, and none may lead up.
+pub fn open(shelf: &Shelf, run: &str, below: &str) -> io::Result<File> {
     let below = Path::new(below);
     // The lock and other hidden files are nobody's business.
-    if below.iter().any(|part| part.to_string_lossy().starts_with('.')) {
+    let is_plain = |part: Component| match part {
+        Component::Normal(name) => !name.to_string_lossy().starts_with('.'),
+        _ => false,
+    };
+    if !below.components().all(is_plain) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file"));
     }
-    beneath::open(root, below)
+    shelf.open_in_run(run, below)
 }
 
 /// The next piece of a file; empty at its end.
@@ -130,7 +135,9 @@ mod tests {
         fs::create_dir(root.join("seed-1")).unwrap();
         fs::write(root.join("seed-1/episodes.csv"), "x").unwrap();
         fs::write(root.join(".hidden"), "x").unwrap();
-        assert!(open(&root, "seed-1/episodes.csv").is_ok());
+        let shelf = Shelf::new(directory.path()).unwrap();
+        let open = |path: &str| open(&shelf, "root", path);
+        assert!(open("seed-1/episodes.csv").is_ok());
         for path in [
             "../table.csv",
             "seed-1/../../table.csv",
@@ -141,15 +148,15 @@ mod tests {
             ".hidden",
             "seed-1//",
         ] {
-            assert!(open(&root, path).is_err(), "{path}");
+            assert!(open(path).is_err(), "{path}");
         }
         #[cfg(unix)]
         {
             use std::os::unix::fs::symlink;
             symlink(&path, root.join("link.csv")).unwrap();
             symlink(directory.path(), root.join("up")).unwrap();
-            assert!(open(&root, "link.csv").is_err());
-            assert!(open(&root, "up/table.csv").is_err());
+            assert!(open("link.csv").is_err());
+            assert!(open("up/table.csv").is_err());
         }
     }
 }

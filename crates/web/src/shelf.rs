@@ -10,9 +10,9 @@
 //! to a limit, so that only new ones are read.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bqrl_mdp::csv;
 use bqrl_runs::beneath;
 use bqrl_runs::reader::{Follower, Run, State};
-use bqrl_runs::run_dir::RunDir;
+use bqrl_runs::run_dir::{MARK_NAME, RunDir};
 
 use crate::card::Card;
 use crate::trained::{lock, shown};
@@ -96,7 +96,7 @@ struct Speed {
 
 impl Shelf {
     /// Serves a directory.
-    pub fn new(root: &Path) -> std::io::Result<Self> {
+    pub fn new(root: &Path) -> io::Result<Self> {
         let root = root.canonicalize()?;
         fs::read_dir(&root)?;
         Ok(Self { root, seen: RwLock::default(), looking: Mutex::default(), reading: Mutex::default() })
@@ -143,7 +143,7 @@ impl Shelf {
         let mut changed = Vec::new();
         for (id, path) in found.runs {
             let known = before.runs.get(&id);
-            let marked = fingerprint(&path);
+            let marked = fingerprint(&self.root, &path);
             let same = known.is_some_and(|card| Ok(card.fingerprint) == marked);
             let wait = looking.due.get(&id).is_some_and(|&due| Instant::now() < due);
             let card = match known {
@@ -189,7 +189,7 @@ impl Shelf {
         let mut kept = lock(&self.reading);
         let known = kept.iter().position(|followed| followed.id == id).map(|at| kept.remove(at).follower);
         let mut follower = known.unwrap_or_else(|| Follower::new(&path, Some(&self.root)));
-        let bytes = readable(id, &path, LARGEST_TABLES)?;
+        let bytes = self.readable(id, LARGEST_TABLES)?;
         let run = follower.read().map_err(|error| shown(&error, &path, id))?;
         // Reports name runs by their paths.
         run.path = PathBuf::from(id);
@@ -212,7 +212,7 @@ impl Shelf {
         let mut left = LARGEST_TABLES;
         for id in ids {
             let path = self.run_path(id);
-            left -= readable(id, &path, left)?;
+            left -= self.readable(id, left)?;
             let mut run = Run::read_below(&self.root, &path).map_err(|error| shown(&error, &path, id))?;
             run.path = PathBuf::from(id);
             runs.push(run);
@@ -220,9 +220,36 @@ impl Shelf {
         Ok(then(runs))
     }
 
+    /// Refuses a run with links, or with more than so many bytes of tables; the bytes that it has.
+    fn readable(&self, id: &str, most: u64) -> Result<u64, String> {
+        let dir = self.run_dir(id)?;
+        dir.refuse_links().map_err(|error| shown(&error, dir.path(), id))?;
+        let size = tables_size(dir.path());
+        if size > most {
+            return Err(format!(
+                "{id} has {} MB of tables, the page reads at most {} MB at a time; `bqrl report` reads more",
+                size >> 20,
+                LARGEST_TABLES >> 20
+            ));
+        }
+        Ok(size)
+    }
+
     /// The directory of a run that was found.
     pub fn run_path(&self, id: &str) -> PathBuf {
-        if self.root.join(".bqrl-run").is_file() { self.root.clone() } else { self.root.join(id) }
+        if is_run(&self.root, &self.root) { self.root.clone() } else { self.root.join(id) }
+    }
+
+    /// The run in that directory, to read it without following links.
+    pub fn run_dir(&self, id: &str) -> Result<RunDir, String> {
+        let path = self.run_path(id);
+        RunDir::open_to_read_below(&self.root, &path).map_err(|error| shown(&error, &path, id))
+    }
+
+    /// A file of a run, opened without following links.
+    pub fn open_in_run(&self, id: &str, below: impl AsRef<Path>) -> io::Result<File> {
+        let path = self.run_path(id).join(below);
+        beneath::open(&self.root, path.strip_prefix(&self.root).map_err(|_| io::ErrorKind::NotFound)?)
     }
 }
 
@@ -248,19 +275,9 @@ impl Looking {
     }
 }
 
-/// Refuses a run with links, or with more than so many bytes of tables; the bytes that it has.
-fn readable(id: &str, path: &Path, most: u64) -> Result<u64, String> {
-    let dir = RunDir::open_to_read(path).map_err(|error| shown(&error, path, id))?;
-    dir.refuse_links().map_err(|error| shown(&error, path, id))?;
-    let size = tables_size(path);
-    if size > most {
-        return Err(format!(
-            "{id} has {} MB of tables, the page reads at most {} MB at a time; `bqrl report` reads more",
-            size >> 20,
-            LARGEST_TABLES >> 20
-        ));
-    }
-    Ok(size)
+/// Whether a directory has the mark of a run. A link is none.
+fn is_run(root: &Path, path: &Path) -> bool {
+    path.join(MARK_NAME).strip_prefix(root).is_ok_and(|mark| beneath::open(root, mark).is_ok())
 }
 
 /// Everything of a run that the reader may hold in memory.
@@ -301,7 +318,7 @@ fn seeds(path: &Path) -> Vec<PathBuf> {
 }
 
 /// A number that changes whenever a file of the run does.
-fn fingerprint(path: &Path) -> Result<u64, String> {
+fn fingerprint(root: &Path, path: &Path) -> Result<u64, String> {
     let mut hash = DefaultHasher::new();
     let mut add = |path: PathBuf| {
         if let Ok(metadata) = fs::symlink_metadata(&path) {
@@ -318,7 +335,7 @@ fn fingerprint(path: &Path) -> Result<u64, String> {
             add(seed.join(name));
         }
     }
-    let dir = RunDir::open_to_read(path).map_err(|error| error.to_string())?;
+    let dir = RunDir::open_to_read_below(root, path).map_err(|error| error.to_string())?;
     // A run that is interrupted changes in nothing but this.
     let running = !dir.summary().exists() && dir.is_locked();
     running.hash(&mut hash);
@@ -346,7 +363,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Runs and CSV files of a directory and below. A run is not searched further.
     fn directory(&mut self, path: &Path, depth: usize) {
-        if fs::symlink_metadata(path.join(".bqrl-run")).is_ok_and(|mark| mark.is_file()) {
+        if is_run(self.root, path) {
             return self.run(path);
         }
         let Ok(entries) = fs::read_dir(path) else { return };

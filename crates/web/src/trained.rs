@@ -13,16 +13,17 @@ use bqrl_lab::config::{Config, Layers, ProblemConfig};
 use bqrl_lab::run::{Hooks, restore_seed};
 use bqrl_lab::task::{References, Simulator, Table, Task};
 use bqrl_lab::train::Training;
-use bqrl_mdp::csv::{self, CsvError, Given};
+use bqrl_mdp::csv::CsvError;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems;
-use bqrl_runs::beneath;
 use bqrl_runs::run_dir::RunDir;
 
 use crate::shelf::{LARGEST_MODEL, Shelf};
 
 /// A checkpoint that is larger, replay included, is not restored.
 const LARGEST_CHECKPOINT: u64 = 256 << 20;
+/// The copy of the MDP file in a run.
+const TABLE: &str = "problem.csv";
 /// Bytes of a configuration that are read.
 const LARGEST_CONFIG: u64 = 1 << 20;
 /// The most weights of a network and its copies: 64 MB each.
@@ -50,12 +51,11 @@ pub struct Key {
 impl Key {
     /// The agent of a seed as it is now. Another key means that the agent has changed.
     pub fn of(shelf: &Shelf, run: &str, seed: u64) -> Result<Self, String> {
-        let path = shelf.run_path(run);
-        let dir = RunDir::open_to_read(&path).map_err(|error| shown(&error, &path, run))?;
-        let checkpoints = dir.seed(seed).checkpoints();
-        let numbers = fs::read_dir(checkpoints).into_iter().flatten().flatten();
-        let latest = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max();
-        let checkpoint = latest.ok_or_else(|| format!("seed {seed} has no checkpoint yet"))?;
+        let dir = shelf.run_dir(run)?;
+        let numbers = dir.seed(seed).checkpoint_store().numbers();
+        let numbers = numbers.map_err(|error| shown(&error, dir.path(), run))?;
+        let checkpoint =
+            numbers.first().copied().ok_or_else(|| format!("seed {seed} has no checkpoint yet"))?;
         Ok(Self { run: run.to_owned(), seed, checkpoint })
     }
 }
@@ -71,7 +71,7 @@ impl Agents {
         }
         // The old agent goes before the new one comes, so that there is never more than one.
         *kept = None;
-        let training = Arc::new(Mutex::new(restore(&shelf.run_path(&key.run), key)?));
+        let training = Arc::new(Mutex::new(restore(shelf, key)?));
         *kept = Some((key.clone(), training.clone()));
         Ok(training)
     }
@@ -88,47 +88,42 @@ pub fn shown(error: &dyn std::fmt::Display, path: &Path, id: &str) -> String {
 }
 
 /// Reads the settings of a run whose problem may be loaded: a built-in one, a game, or the copy of a file in the run.
-pub fn config(path: &Path, id: &str) -> Result<Config, String> {
-    let dir = RunDir::open_to_read(path).map_err(|error| shown(&error, path, id))?;
-    dir.refuse_links().map_err(|error| shown(&error, path, id))?;
+pub fn config(shelf: &Shelf, id: &str) -> Result<Config, String> {
+    let dir = shelf.run_dir(id)?;
+    dir.refuse_links().map_err(|error| shown(&error, dir.path(), id))?;
     // Opened without following links: a link may have taken the place of the file since.
     let mut text = String::new();
-    let file = beneath::open(path, Path::new("config.toml"));
+    let file = shelf.open_in_run(id, "config.toml");
     let read = file.and_then(|file| file.take(LARGEST_CONFIG).read_to_string(&mut text));
     read.map_err(|error| format!("reading {id}/config.toml: {error}"))?;
     let layers = Layers::written(&text, &format!("{id}/config.toml")).map_err(|error| error.to_string())?;
     let config = layers.finish(&format!("{id}/config.toml")).map_err(|error| error.to_string())?.in_run(&dir);
     // A configuration may name any file of the machine. Only the copy in the run is read.
     let built_in = problems::names().chain(bqrl_games::list::names()).any(|name| name == config.problem.name);
-    let copied = config.problem.copy.as_ref().and_then(|copy| fs::metadata(copy).ok());
-    if !built_in && copied.is_none_or(|copy| copy.len() > LARGEST_MODEL) {
+    let size = || Some(shelf.open_in_run(id, TABLE).ok()?.metadata().ok()?.len());
+    if !built_in && size().is_none_or(|size| size > LARGEST_MODEL) {
         return Err(format!("{id} has no table of its problem that could be planned"));
     }
     Ok(config)
 }
 
 /// The problem of a run, if it is no game.
-pub fn problem(path: &Path, id: &str, config: &ProblemConfig) -> Result<Problem, String> {
+pub fn problem(shelf: &Shelf, id: &str, config: &ProblemConfig) -> Result<Problem, String> {
     if config.copy.is_none() {
-        return config.load().map_err(|error| shown(&error, path, id));
+        return config.load().map_err(|error| shown(&error, &shelf.run_path(id), id));
     }
-    let start = config.start.as_ref().map(ToString::to_string);
-    let given = Given {
-        horizon: config.horizon,
-        start: start.as_deref(),
-        discount: config.discount.unwrap_or(1.0),
-        normalise: config.normalise,
-    };
     // Opened without following links, as the settings are.
-    let file = beneath::open(path, Path::new("problem.csv")).map_err(CsvError::Io);
-    let problem = file.and_then(|file| csv::read_with(file.take(LARGEST_MODEL), &config.name, &given));
-    problem.map_err(|error| format!("{id}/problem.csv: {error}"))
+    let file = shelf.open_in_run(id, TABLE).map_err(CsvError::Io);
+    let problem = file.and_then(|file| config.read_from(file.take(LARGEST_MODEL)));
+    problem.map_err(|error| format!("{id}/{TABLE}: {error}"))
 }
 
-fn restore(path: &Path, key: &Key) -> Result<Training, String> {
+fn restore(shelf: &Shelf, key: &Key) -> Result<Training, String> {
     let Key { run: id, seed, .. } = key;
-    let config = config(path, id)?;
-    let dir = RunDir::open(path).map_err(|error| shown(&error, path, id))?;
+    let config = config(shelf, id)?;
+    let path = &shelf.run_path(id);
+    // Every file of it, too, is opened without following links.
+    let dir = RunDir::open_below(shelf.root(), path).map_err(|error| shown(&error, path, id))?;
     if !config.run.seeds.contains(seed) {
         return Err(format!("{id} has no seed {seed}"));
     }
@@ -150,7 +145,7 @@ fn restore(path: &Path, key: &Key) -> Result<Training, String> {
     let task: Arc<dyn Task> = if let Some(game) = game {
         Arc::new(Simulator::new(game.actions(), move || game.env()))
     } else {
-        let problem = problem(path, id, &config.problem)?;
+        let problem = problem(shelf, id, &config.problem)?;
         Arc::new(Table::new(problem).map_err(|error| error.to_string())?)
     };
     let levels = config.levels().map_err(|error| shown(&error, path, id))?;

@@ -145,3 +145,20 @@ fn every_built_in_problem_and_mdp_file_has_a_dial() {
     // The same seed, the same episode.
     assert_eq!(server.get(&format!("/api/play?problem=asset-selling&plan={plan}&seed=3")).json(), episode);
 }
+
+#[test]
+fn the_dial_of_an_estimated_table_says_that_it_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let given = "idstatefrom,idaction,idstateto,probability,reward\n0,0,1,1,1\n";
+    let estimated = "idstatefrom,idaction,idstateto,probability,reward,count\n0,0,1,0.5,1,5\n0,0,1,0.5,2,5\n";
+    fs::write(directory.path().join("given.csv"), given).unwrap();
+    fs::write(directory.path().join("estimated.csv"), estimated).unwrap();
+    let server = Running::over(directory.path());
+    let page = |file: &str| server.get(&format!("/dial?file={file}&horizon=2&start=0")).body;
+    assert!(page("estimated.csv").contains("bqrl plan estimated.csv --confidence 0.95"));
+    let given = page("given.csv");
+    assert!(
+        given.contains("The risk dial of given.csv") && !given.contains("estimated from a log"),
+        "{given}"
+    );
+}

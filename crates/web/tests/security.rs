@@ -6,8 +6,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use bqrl_runs::run_dir::RunDir;
 use bqrl_web::Options;
-use support::{Answer, Running, unfinished};
+use support::{Answer, Running, trained, unfinished};
 
 #[test]
 fn only_requests_for_this_machine_are_answered() {
@@ -145,6 +146,58 @@ fn links_are_not_followed() {
     assert_eq!(server.get("/files?run=a&path=seed-1/evaluations.csv").status, 404);
     assert_eq!(server.get("/dial?file=model.csv").status, 404);
     assert_eq!(server.get("/dial?file=link/model.csv").status, 404);
+}
+
+/// Files that are checked for links, and then opened, could be swapped for links in between. So even the reader that checks
+/// nothing before must refuse a link in the place of the mark, of the checkpoints and of any file of them.
+#[cfg(unix)]
+#[test]
+fn links_in_the_place_of_the_mark_and_of_checkpoints_are_not_followed() {
+    use std::os::unix::fs::symlink;
+
+    let outer = tempfile::tempdir().unwrap();
+    let root = outer.path().join("served");
+    trained(&root.join("a"), "gamble-chain", "target-tracking", 10);
+    let latest = || {
+        let dir = RunDir::open_below(&root, &root.join("a")).map_err(|error| error.to_string())?;
+        dir.seed(1).checkpoint_store().latest().map_err(|error| error.to_string())
+    };
+    let number = latest().unwrap().unwrap().number;
+    let checkpoints = root.join("a/seed-1/checkpoints");
+    let checkpoint = checkpoints.join(format!("{number:06}"));
+    let outside = outer.path().join("outside");
+    for place in [
+        root.join("a/.bqrl-run"),
+        root.join("a/config.toml"),
+        root.join("a"),
+        root.join("a/seed-1"),
+        checkpoints,
+        checkpoint.clone(),
+        checkpoint.join("manifest.json"),
+        checkpoint.join("agent.json"),
+    ] {
+        assert!(latest().unwrap().is_some_and(|found| found.number == number));
+        fs::rename(&place, &outside).unwrap();
+        symlink(&outside, &place).unwrap();
+        // An earlier checkpoint that is whole may be used instead.
+        let found = latest();
+        assert!(
+            found.as_ref().map_or(true, |found| found.as_ref().is_none_or(|found| found.number < number)),
+            "{}: {found:?}",
+            place.display()
+        );
+        let server = Running::over(&root);
+        assert!(server.get("/api/served?run=a&who=1").status >= 400, "{}", place.display());
+        fs::remove_file(&place).unwrap();
+        fs::rename(&outside, &place).unwrap();
+    }
+    assert_eq!(Running::over(&root).get("/api/served?run=a&who=1").status, 200);
+    // The same for a run that is the served directory itself.
+    let alone = root.join("a");
+    fs::rename(alone.join(".bqrl-run"), &outside).unwrap();
+    symlink(&outside, alone.join(".bqrl-run")).unwrap();
+    let runs = Running::over(&alone).get("/api/runs").json();
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(0), "{runs}");
 }
 
 #[test]

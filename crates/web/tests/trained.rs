@@ -32,6 +32,18 @@ fn a_run_that_serves_every_level_is_asked_at_every_level() {
     let tenth = achieved.lines().find(|line| line.starts_with("0.1,")).unwrap();
     let quantile: f64 = tenth.split(',').nth(1).unwrap().parse().unwrap();
     assert!((number(&levels[9]["quantile"]) - quantile).abs() < 1e-6, "{tenth}");
+    // It has policies for (τ, β), too: each is measured by its own law, and none is better than the best.
+    let best = server.get("/api/buffered?run=a").json();
+    let buffered = served["buffered"].as_array().unwrap();
+    assert!(buffered.len() >= 4 * 9, "{}", buffered.len());
+    for level in buffered {
+        let same = |best: &&Value| (&best["tau"], &best["share"]) == (&level["tau"], &level["share"]);
+        let best = best["levels"].as_array().unwrap().iter().find(same).unwrap();
+        assert!(number(&level["attained"]) <= number(&best["bound"]) + 1e-6, "{level} {best}");
+        assert!(number(&level["attained"]) <= number(&level["quantile"]) + 1e-6, "{level}");
+    }
+    let play = server.get("/api/play?run=a&who=1&tau=0.1&share=50&seed=3");
+    assert_eq!(play.status, 200, "{}", play.body);
     // An episode under its policy aims at its own target.
     let episode = server.get("/api/play?run=a&who=1&tau=0.1&seed=3").json();
     assert!((number(&episode["target"]) - number(&levels[9]["aim"])).abs() < 1e-6, "{episode}");
@@ -51,6 +63,7 @@ fn a_run_with_one_policy_has_its_quantile_at_every_level() {
         (served["levels"].as_array().unwrap().len(), served["plans"].as_array().unwrap().len()),
         (99, 1)
     );
+    assert_eq!(served["buffered"].as_array().map(Vec::len), Some(0), "one policy for every β");
 }
 
 #[test]
@@ -73,6 +86,7 @@ fn a_run_without_a_checkpoint_says_so_and_nothing_else_is_restored() {
     refused("/api/served?run=b&who=x", "who must be a seed");
     refused("/api/served?problem=gamble-chain&who=1", "only a run");
     refused("/api/play?run=b&who=1&tau=2&seed=1", "tau");
+    refused("/api/play?run=b&who=1&tau=0.5&share=500&seed=1", "beta");
     // A network that would fill the memory is not made.
     let config = directory.path().join("b/config.toml");
     let text = fs::read_to_string(&config).unwrap();

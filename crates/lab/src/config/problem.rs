@@ -153,11 +153,8 @@ impl ProblemConfig {
         Ok(problem)
     }
 
-    fn read(&self, path: &Path) -> Result<(Problem, Vec<u8>), ConfigError> {
-        let named = path.display().to_string();
-        if let Some((key, value)) = self.parameters.iter().next() {
-            return Err(ConfigError::FileParameter { key: format!("{key}={value}") });
-        }
+    /// Reads the problem from the contents of its MDP file.
+    pub fn read_from(&self, file: impl Read) -> Result<Problem, CsvError> {
         let start = self.start.as_ref().map(StartState::to_string);
         let given = Given {
             horizon: self.horizon,
@@ -165,9 +162,17 @@ impl ProblemConfig {
             discount: self.discount.unwrap_or(1.0),
             normalise: self.normalise,
         };
+        csv::read_with(file, &self.name, &given)
+    }
+
+    fn read(&self, path: &Path) -> Result<(Problem, Vec<u8>), ConfigError> {
+        let named = path.display().to_string();
+        if let Some((key, value)) = self.parameters.iter().next() {
+            return Err(ConfigError::FileParameter { key: format!("{key}={value}") });
+        }
         let read = || {
             let mut file = Copying { from: File::open(path)?, bytes: Vec::new() };
-            let problem = csv::read_with(&mut file, &self.name, &given)?;
+            let problem = self.read_from(&mut file)?;
             Ok((problem, file.bytes))
         };
         read().map_err(|error| match error {

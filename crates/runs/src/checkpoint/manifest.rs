@@ -75,8 +75,12 @@ pub(super) fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', ':', '\0']) && name != MANIFEST
 }
 
-/// The manifest in a directory, whose number may be known.
-pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result<Manifest> {
+/// The manifest in a directory, whose number may be known. With `below`, see [`regular::open_below`].
+pub(super) fn read_manifest(
+    directory: &Path,
+    below: Option<&Path>,
+    number: Option<u64>,
+) -> io::Result<Manifest> {
     /// The fields that the manifest of every format has.
     #[derive(Deserialize)]
     struct Header {
@@ -86,7 +90,7 @@ pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result
     let path = directory.join(MANIFEST);
     let damaged =
         |reason: String| naming("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, reason));
-    let text = regular::read(&path, MOST)?;
+    let text = regular::read_below(&path, below, MOST)?;
     let Header { format } = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
     if !(1..=FORMAT).contains(&format) {
         return Err(damaged(format!("format {format}, this program reads formats up to {FORMAT}")));
@@ -107,9 +111,9 @@ pub(super) fn read_manifest(directory: &Path, number: Option<u64>) -> io::Result
 }
 
 /// The bytes of a part, if they are the bytes that were saved.
-pub(super) fn read_part(directory: &Path, part: &Part) -> io::Result<Vec<u8>> {
+pub(super) fn read_part(directory: &Path, below: Option<&Path>, part: &Part) -> io::Result<Vec<u8>> {
     let path = directory.join(part.file_name());
-    let bytes = regular::read(&path, part.length)?;
+    let bytes = regular::read_below(&path, below, part.length)?;
     let (length, crc32c) = (bytes.len() as u64, crc32c::crc32c(&bytes));
     let reason = if length != part.length {
         format!("it has {length} bytes, it had {} when saved", part.length)

@@ -67,7 +67,7 @@ impl SealedFiles {
     /// Whether a part is undamaged. Parts of the last checkpoint are not read again, because they may be gigabytes.
     pub fn is_whole(&self, part: &Part) -> bool {
         let verified = self.known(&part.name).is_some_and(|known| known == *part) && self.is_there(part);
-        verified || read_part(&self.directory, part).is_ok()
+        verified || read_part(&self.directory, None, part).is_ok()
     }
 
     /// Refuses a path at which something else already exists.
@@ -99,7 +99,7 @@ impl SealedFiles {
             let Contents::Sealed(Some(bytes)) = contents else { continue };
             atomic::create_dir(&self.directory)?;
             // A kill may have left a complete file, or the disk may have damaged it.
-            if read_part(&self.directory, part).is_err() {
+            if read_part(&self.directory, None, part).is_err() {
                 atomic::write(&self.directory.join(part.file_name()), bytes)?;
             }
         }

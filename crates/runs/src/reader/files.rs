@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use super::ReadError;
-use crate::{beneath, regular};
+use crate::regular;
 
 /// How a table may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,11 +191,7 @@ const LARGEST_FILE: u64 = 4 << 30;
 
 /// The bytes of a file from a place on; `None` where there is no such file.
 fn optional_bytes(path: &Path, reading: Reading, from: u64) -> Result<Option<Vec<u8>>, ReadError> {
-    let file = match reading.below.map(|root| (root, path.strip_prefix(root))) {
-        None => regular::open(path),
-        Some((root, Ok(below))) => beneath::open(root, below),
-        Some((_, Err(_))) => Err(io::ErrorKind::NotFound.into()),
-    };
+    let file = regular::open_below(path, reading.below);
     match file.and_then(|file| regular::contents_from(file, from, LARGEST_FILE)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

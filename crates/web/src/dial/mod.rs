@@ -170,6 +170,20 @@ fn kept_cells(axes: Axes<'_>, typical: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f6
 /// A dial, or why there is none, by the key of its source.
 type Kept = (String, Result<Arc<Dial>, String>);
 
+/// What a seed of a run is asked to play.
+pub struct Asked<'a> {
+    /// The id of the run.
+    pub run: &'a str,
+    /// The seed of its training.
+    pub who: u64,
+    /// τ.
+    pub tau: f64,
+    /// β as a share of τ, in per cent; 0 for the point quantile.
+    pub share: usize,
+    /// The seed of the episode.
+    pub seed: u64,
+}
+
 /// The dials that were asked for lately.
 #[derive(Default)]
 pub struct Dials {
@@ -242,34 +256,23 @@ impl Dials {
     }
 
     /// An episode under the policy of a run.
-    pub fn episode(
-        &self,
-        dial: &Dial,
-        shelf: &Shelf,
-        (run, who): (&str, u64),
-        tau: f64,
-        seed: u64,
-    ) -> Result<Episode, DialError> {
+    pub fn episode(&self, dial: &Dial, shelf: &Shelf, asked: &Asked) -> Result<Episode, DialError> {
         let _one = self.alone()?;
+        let Asked { run, who, tau, share, seed } = *asked;
         let key = Key::of(shelf, run, who).map_err(DialError::Wrong)?;
         let training = self.agents.get(&key, shelf).map_err(DialError::Wrong)?;
         // The best quantile of the nearest level, for an agent without a target of its own.
         let percent = ((100.0 * tau).round() as usize).clamp(1, dial.rows.len());
         let best = dial.rows[percent - 1].best;
-        served::episode(dial, &lock(&training), tau, best, seed).map_err(DialError::Wrong)
+        served::episode(dial, &lock(&training), (tau, share), best, seed).map_err(DialError::Wrong)
     }
 
     /// A game that a seed of a run plays at a level, as JSON.
-    pub fn game(
-        &self,
-        shelf: &Shelf,
-        (run, who): (&str, u64),
-        tau: f64,
-        seed: u64,
-    ) -> Result<Bytes, DialError> {
+    pub fn game(&self, shelf: &Shelf, asked: &Asked) -> Result<Bytes, DialError> {
         let _one = self.alone()?;
+        let Asked { run, who, tau, seed, .. } = *asked;
         let played = || {
-            let config = trained::config(&shelf.run_path(run), run)?;
+            let config = trained::config(shelf, run)?;
             let game = config.problem.game().map_err(|error| error.to_string())?;
             let game = game.ok_or_else(|| format!("{run} is not on a game"))?;
             let training = self.agents.get(&Key::of(shelf, run, who)?, shelf)?;

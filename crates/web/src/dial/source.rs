@@ -1,13 +1,14 @@
 //! The problem behind a dial: a built-in one, an MDP file below the served directory, or that of a run.
 
+use std::path::Path;
 use std::{fs, io};
 
 use bqrl_mdp::csv::{self, CsvError, Given};
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems;
+use bqrl_runs::beneath;
 use serde::Serialize;
 
-use crate::files;
 use crate::request::Query;
 use crate::shelf::{LARGEST_MODEL, Shelf};
 use crate::trained;
@@ -112,7 +113,7 @@ impl Source {
             }
             Self::File { path, horizon, start, discount } => {
                 let read = |horizon: Option<usize>, start: Option<&str>| {
-                    let file = files::open(shelf.root(), path).map_err(CsvError::Io)?;
+                    let file = beneath::open(shelf.root(), Path::new(path)).map_err(CsvError::Io)?;
                     if file.metadata()?.len() > LARGEST_MODEL {
                         let most = format!("it has more than {} MB", LARGEST_MODEL >> 20);
                         return Err(CsvError::Io(io::Error::new(io::ErrorKind::FileTooLarge, most)));
@@ -138,9 +139,8 @@ impl Source {
                 problem.map_err(|error| format!("{path}: {error}"))
             }
             Self::Run(id) => {
-                let path = shelf.run_path(id);
-                let config = trained::config(&path, id)?;
-                trained::problem(&path, id, &config.problem)
+                let config = trained::config(shelf, id)?;
+                trained::problem(shelf, id, &config.problem)
             }
         }
     }

@@ -7,6 +7,7 @@ use bqrl_report::{escape, four_digits};
 use hyper::StatusCode;
 
 use super::play_page;
+use crate::card::Card;
 use crate::dial::{Dial, DialError, Dials, Source};
 use crate::reply::Reply;
 use crate::request::{Query, encode};
@@ -76,19 +77,8 @@ fn choose(seen: &crate::shelf::Seen) -> Reply {
     if runs.is_empty() {
         html += "<p class=\"muted\">There are none in this directory.</p>\n";
     } else {
-        html += "<ul>\n";
-        for card in runs {
-            let all = if card.serves_every_level { ", serves every level" } else { "" };
-            let _ = writeln!(
-                html,
-                "<li><a href=\"/dial?run={}\">{}</a>: {} on {}{all}</li>",
-                encode(&card.id),
-                escape(&card.id),
-                escape(&card.method),
-                escape(&card.problem)
-            );
-        }
-        html += "</ul>\n";
+        let all = |card: &Card| if card.serves_every_level { ", serves every level" } else { "" };
+        html += &super::run_list("/dial", &runs, all);
     }
     Reply::html(super::page("Risk dial", "", &html))
 }
@@ -135,7 +125,17 @@ fn form(source: &Source) -> String {
 /// The controls and pictures, which the script fills, and the levels as a table.
 fn stage(source: &Source, dial: &Dial, shelf: &Shelf) -> String {
     let attained = serde_json::to_string(&source.attained(shelf)).expect("plain numbers serialise");
-    let mut html = format!(
+    let mut html = String::new();
+    if let (Some(_), Source::File { path, .. }) = (&dial.problem.data.counts, source) {
+        let _ = writeln!(
+            html,
+            "<p class=\"note\">This table was estimated from a log. What is shown is true of the estimate, and the real process \
+             may be worse. <code>bqrl plan {} --confidence 0.95</code> says what the log can promise.</p>",
+            escape(path)
+        );
+    }
+    let _ = write!(
+        html,
         "<div id=\"dial\" data-query=\"{}\" data-attained=\"{}\" hidden>\n{SKELETON}</div>\n",
         escape(&source.query()),
         escape(&attained)

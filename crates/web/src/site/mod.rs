@@ -22,6 +22,7 @@ mod play_page;
 mod run_page;
 mod settings;
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +31,8 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde_json::json;
 
-use crate::dial::{DialError, Dials, Source};
+use crate::card::Card;
+use crate::dial::{Asked, DialError, Dials, Source};
 use crate::files;
 use crate::game;
 use crate::reply::Reply;
@@ -72,12 +74,13 @@ fn failed(status: StatusCode, message: &str) -> Reply {
 }
 
 /// Assets, inside the program.
-const ASSETS: [(&str, &str, &str); 7] = [
+const ASSETS: [(&str, &str, &str); 8] = [
     ("dial.js", "text/javascript; charset=utf-8", include_str!("../../assets/dial.js")),
     ("draw.js", "text/javascript; charset=utf-8", include_str!("../../assets/draw.js")),
     ("game.js", "text/javascript; charset=utf-8", include_str!("../../assets/game.js")),
     ("live.js", "text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
     ("map.js", "text/javascript; charset=utf-8", include_str!("../../assets/map.js")),
+    ("stepper.js", "text/javascript; charset=utf-8", include_str!("../../assets/stepper.js")),
     ("play.js", "text/javascript; charset=utf-8", include_str!("../../assets/play.js")),
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];
@@ -121,7 +124,7 @@ impl Site {
 
     fn runs(&self) -> Reply {
         let seen = self.shelf.look();
-        let runs: Vec<&crate::card::Card> = seen.runs.values().map(|card| &**card).collect();
+        let runs: Vec<&Card> = seen.runs.values().map(|card| &**card).collect();
         Reply::json(&json!({ "version": seen.version, "limited": seen.limited, "runs": runs }))
     }
 
@@ -186,11 +189,11 @@ impl Site {
         let refused = |status, message: &str| Answer::Reply(failed(status, message));
         let path = query.get("path").unwrap_or_default();
         let seen = self.shelf.look();
-        let root = match query.get("run") {
-            Some(id) if seen.runs.contains_key(id) => self.shelf.run_path(id),
+        let id = match query.get("run") {
+            Some(id) if seen.runs.contains_key(id) => id,
             _ => return refused(StatusCode::NOT_FOUND, "there is no such run"),
         };
-        let Ok(file) = files::open(&root, path) else {
+        let Ok(file) = files::open(&self.shelf, id, path) else {
             return refused(StatusCode::NOT_FOUND, "there is no such file");
         };
         if whole {
@@ -218,8 +221,8 @@ impl Site {
                 return Err(DialError::Wrong(format!("there is no run {run:?} in the served directory")));
             }
             let who = number("who")?.ok_or_else(|| DialError::Wrong("who is missing".to_owned()))?;
-            let tau = query.number("tau", "a level in (0, 1)").map_err(DialError::Wrong)?;
-            self.dials.game(&self.shelf, (run, who), tau.unwrap_or(0.1), seed)
+            let tau = query.number("tau", "a level in (0, 1)").map_err(DialError::Wrong)?.unwrap_or(0.1);
+            self.dials.game(&self.shelf, &Asked { run, who, tau, share: 0, seed })
         };
         made().map_or_else(not_dialled, json_bytes)
     }
@@ -242,11 +245,13 @@ impl Site {
             (_, Ok(None)) => None,
         };
         if let Some((run, who)) = who {
-            let made = match (path, query.number("tau", "a level"), query.number("seed", "a whole number")) {
+            let tau = query.number("tau", "a level");
+            let share = query.number("share", "a part of tau in per cent");
+            let made = match (path, tau, share, query.number("seed", "a whole number")) {
                 ("api/served", ..) => self.dials.served(&dial, &self.shelf, run, who).map(json_bytes),
-                ("api/play", Ok(Some(tau)), Ok(Some(seed))) => {
-                    let episode = self.dials.episode(&dial, &self.shelf, (run, who), tau, seed);
-                    episode.map(|episode| Reply::json(&episode))
+                ("api/play", Ok(Some(tau)), Ok(share), Ok(Some(seed))) => {
+                    let asked = Asked { run, who, tau, share: share.unwrap_or(0), seed };
+                    self.dials.episode(&dial, &self.shelf, &asked).map(|episode| Reply::json(&episode))
                 }
                 _ => return bad("who goes with api/served, and with api/play, a tau and a seed".to_owned()),
             };
@@ -272,6 +277,23 @@ impl Site {
         };
         answer.unwrap_or_else(not_dialled)
     }
+}
+
+/// Links to a page of runs, each with a few words more.
+fn run_list(page: &str, runs: &[&Arc<Card>], more: impl Fn(&Card) -> &'static str) -> String {
+    let mut html = String::from("<ul>\n");
+    for card in runs {
+        let _ = writeln!(
+            html,
+            "<li><a href=\"{page}?run={}\">{}</a>: {} on {}{}</li>",
+            encode(&card.id),
+            escape(&card.id),
+            escape(&card.method),
+            escape(&card.problem),
+            more(card)
+        );
+    }
+    html + "</ul>\n"
 }
 
 /// JSON that is already written.

@@ -77,18 +77,7 @@ fn choose(seen: &Seen) -> Reply {
         html += "<p class=\"muted\">There are none in this directory. In a terminal:</p>\n\
                  <pre tabindex=\"0\">bqrl train minatar/breakout --algo target-tracking</pre>\n";
     } else {
-        html += "<ul>\n";
-        for card in runs {
-            let _ = writeln!(
-                html,
-                "<li><a href=\"/play?run={}\">{}</a>: {} on {}</li>",
-                encode(&card.id),
-                escape(&card.id),
-                escape(&card.method),
-                escape(&card.problem)
-            );
-        }
-        html += "</ul>\n";
+        html += &super::run_list("/play", &runs, |_| "");
     }
     html += "<p>Episodes of tables are played on the <a href=\"/dial\">risk dial</a> of their problem.</p>\n";
     Reply::html(super::page("Play", "", &html))
