@@ -168,7 +168,7 @@ class QRDQN(Model):
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
             100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
-            `Discrete` observations get more during the first 10,000 steps. Default 1.0, for planes 0.25.
+            `Discrete` observations get more during the first 10,000 steps. Default 1.0.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
             for none. Default 3.
@@ -178,6 +178,8 @@ class QRDQN(Model):
             Default 1, for vectors 2, for planes 1.
         epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first
             5000 steps. Default 0.0, for vectors 0.1.
+        critic_discount: in (0, 1], what a step ahead counts for the critic alone. Returns are measured with
+            `gamma`. Default 1.0, for planes 0.99.
     """
 
     algo = "qr-dqn"
@@ -204,13 +206,14 @@ class QRDQN(Model):
         learning_rate: float | None = None,
         batch_size: int | None = None,
         replay_capacity: int | None = None,
-        updates_per_step: float | None = None,
+        updates_per_step: float = 1.0,
         optimism: float | None = None,
         optimistic_tries: int = 3,
         reward_scale: float = 0.0,
         kernels: Literal["auto", "avx512", "avx2", "neon", "scalar"] = "auto",
         n_critics: int | None = None,
         epsilon: float | None = None,
+        critic_discount: float | None = None,
     ) -> None:
         settings = {
             "n_quantiles": n_quantiles,
@@ -228,6 +231,7 @@ class QRDQN(Model):
             "kernels": kernels,
             "n_critics": n_critics,
             "epsilon": epsilon,
+            "critic_discount": critic_discount,
         }
         self._make(env, risk_level, beta, seed, gamma, horizon, horizon_is_task, reward_bounds, settings, normalize_observations)
 

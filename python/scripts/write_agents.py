@@ -161,6 +161,11 @@ SETTINGS: dict[str, dict[str, tuple[str, str, str]]] = {
             "in [0, 1]",
             "the share of random actions; if it is positive, it falls to this from 1 over the first 5000 steps",
         ),
+        "critic_discount": (
+            "float",
+            "in (0, 1]",
+            "what a step ahead counts for the critic alone. Returns are measured with `gamma`",
+        ),
     },
     "target-tracking": NETWORKS
     | HEADS

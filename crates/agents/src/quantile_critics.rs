@@ -289,6 +289,11 @@ impl QuantileCritics {
         if is_table || epsilon == 0.0 { epsilon } else { epsilon.max(early) }
     }
 
+    /// γ of the critics.
+    pub fn discount(&self) -> f64 {
+        self.design.discount
+    }
+
     /// The kind of observations.
     pub fn observations(&self) -> &ObservationSpace {
         &self.observations

@@ -101,7 +101,13 @@ impl Reply {
 
     /// The answer with its headers.
     pub fn response(self) -> Response<Body> {
-        response(self.status, self.kind, POLICY, Body::Whole(self.body))
+        let is_busy = self.status == StatusCode::SERVICE_UNAVAILABLE;
+        let mut response = response(self.status, self.kind, POLICY, Body::Whole(self.body));
+        if is_busy {
+            // The browser asks again by itself, with or without JavaScript.
+            response.headers_mut().insert(header::REFRESH, HeaderValue::from_static("2"));
+        }
+        response
     }
 }
 
@@ -136,4 +142,19 @@ fn response(status: StatusCode, kind: &'static str, policy: &'static str, body: 
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_has_to_wait_is_asked_for_again() {
+        let refresh = |status| {
+            let response = Reply::html(String::new()).with(status).response();
+            response.headers().get(header::REFRESH).cloned()
+        };
+        assert_eq!(refresh(StatusCode::SERVICE_UNAVAILABLE).unwrap(), "2");
+        assert_eq!(refresh(StatusCode::OK), None);
+    }
 }

@@ -147,7 +147,8 @@ impl Agent for QrDqn {
     }
 
     fn predictions(&self, x: &Input) -> Vec<Prediction> {
-        self.critics.predictions(0, x)
+        // With a discount of its own, the critic does not predict the law of the return.
+        if self.critics.discount() < 1.0 { Vec::new() } else { self.critics.predictions(0, x) }
     }
 
     fn is_stochastic(&self) -> bool {

@@ -33,7 +33,7 @@ pub fn page(dials: &Dials, shelf: &Shelf, query: &Query) -> Reply {
         Ok(dial) => (StatusCode::OK, stage(&source, &dial, shelf)),
         Err(DialError::Busy) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "<p class=\"note\">Another problem is being planned. Reload this page in a moment.</p>"
+            "<p class=\"note\">Another problem is being planned. This page loads again every two seconds.</p>"
                 .to_owned(),
         ),
         Err(DialError::Wrong(message)) => {
