@@ -306,7 +306,9 @@ impl<'a> ServedPolicies<'a> {
         let asked: Vec<(&Memo, Input)> = asked.map(|(policy, x)| (&self.memos[policy], x)).collect();
         let mut choices = self.agent.decide_all(&asked);
         if self.mode {
-            choices.iter_mut().for_each(|choice| *choice = vec![(most_probable(choice), 1.0)]);
+            for choice in &mut choices {
+                *choice = vec![(most_probable(choice), 1.0)];
+            }
         }
         choices
     }

@@ -254,9 +254,13 @@ fn forward_all(
         }
         let mut choices = policies.decide_all(&asked).into_iter();
         for state in states() {
-            passes.iter_mut().for_each(|pass| pass.leave(stage, state, &mut choices));
+            for pass in &mut passes {
+                pass.leave(stage, state, &mut choices);
+            }
         }
-        passes.iter_mut().for_each(|pass| pass.end(stage));
+        for pass in &mut passes {
+            pass.end(stage);
+        }
     }
     passes.into_iter().map(Pass::finish).collect()
 }
