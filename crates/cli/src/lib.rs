@@ -9,6 +9,7 @@ mod eval;
 mod explain;
 mod failure;
 mod fit;
+mod games;
 mod interrupt;
 pub mod outputs;
 mod picture;

@@ -14,6 +14,7 @@ use bqrl_runs::shared_dir::SharedDir;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::games;
 use crate::progress::{Display, MOST_THREADS, pool, total, with_hooks};
 use crate::promises;
 use crate::studies::{self, Only};
@@ -27,6 +28,8 @@ enum What {
     FrozenLake,
     /// Both
     All,
+    /// Five games (MinAtar): QR-DQN, and on two of them Deep-BQRL and target tracking at three levels; hours
+    Games,
     /// Questions that the paper leaves open: settings, variants, scaling, and the exact limit of its rule
     Studies,
     /// Whether promises of `bqrl plan --confidence` hold on simulated logs, and how tight they are
@@ -39,7 +42,7 @@ impl What {
             What::AssetSelling => &["asset-selling"],
             What::FrozenLake => &["frozen-lake"],
             What::All => &["asset-selling", "frozen-lake"],
-            What::Studies | What::Promises => &[],
+            What::Games | What::Studies | What::Promises => &[],
         }
     }
 
@@ -65,8 +68,8 @@ pub struct ReproduceArgs {
     /// Number of seeds: the paper's 42, 10042, 20042, then 101, 102, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub seeds: u16,
-    /// Directory of all results; an interrupted reproduction is resumed there [default: runs/reproduce or
-    /// runs/studies, followed by -quick with --quick]
+    /// Directory of all results; an interrupted reproduction is resumed there [default: runs/reproduce,
+    /// runs/games, runs/promises or runs/studies, followed by -quick with --quick]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Also write the tables as a Markdown page, with its figures in figures/ next to it
@@ -116,6 +119,9 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     }
     if args.what == What::Promises {
         return promises::run(args);
+    }
+    if args.what == What::Games {
+        return games::run(args);
     }
     let default = if args.quick { "runs/reproduce-quick" } else { "runs/reproduce" };
     let root = args.out.clone().unwrap_or_else(|| default.into());

@@ -7,6 +7,7 @@
 //! | `seed-N/policy.csv` | `tau,stage,state,action` at c = 0; tau is empty where one policy serves all levels |
 //! | `seed-N/law.csv` | `tau,return,probability` of the final policy |
 //! | `seed-N/predictions.csv` | `critic,action,level,value`: the critics' quantiles of the return at the start |
+//! | `seed-N/calibration.csv` | `tau,goal,predicted,measured`: P(R ≥ goal) as the agent expects it, and as it is; the goal is its target, or else its own Q_τ |
 //! | `seed-N/achieved.csv` | `tau,quantile,mean` over many levels, where the agent serves them all |
 
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ use bqrl_runs::run_dir::{RunDir, SeedDir};
 use bqrl_runs::schema::{self, LevelFacts, TaskFacts};
 use thiserror::Error;
 
-use crate::evaluate::Measured;
+use crate::evaluate::{Calibration, Measured};
 use crate::task::{Level, References, Task};
 use crate::train::{Objective, Training};
 
@@ -144,6 +145,10 @@ pub fn write_latest(dir: &SeedDir, training: &Training, measured: &[Measured]) -
         atomic::write(&dir.policy(), csv.as_bytes())?;
     }
 
+    if let Some(csv) = calibration_table(training, &levels, measured) {
+        atomic::write(&dir.calibration(), csv.as_bytes())?;
+    }
+
     let predictions = match start(training)? {
         Some(start) => training.agent.predictions(&Input { stage: 0, observation: &start, collected: 0.0 }),
         None => Vec::new(),
@@ -156,6 +161,18 @@ pub fn write_latest(dir: &SeedDir, training: &Training, measured: &[Measured]) -
         atomic::write(&dir.predictions(), csv.as_bytes())?;
     }
     Ok(())
+}
+
+/// `None` for an agent that expects nothing.
+fn calibration_table(training: &Training, levels: &[Buffer], measured: &[Measured]) -> Option<String> {
+    let served = training.agent.serve(levels, Objective::Quantile);
+    let mut csv = String::from("tau,goal,predicted,measured\n");
+    for (index, tau) in levels.iter().map(Buffer::tau).enumerate() {
+        let one = measured.get(index).unwrap_or(&measured[0]);
+        let found = Calibration::new(&*training.agent, served.at(index), tau, one)?;
+        let _ = writeln!(csv, "{tau},{},{},{}", found.goal, found.predicted, found.measured);
+    }
+    Some(csv)
 }
 
 /// A first observation, for a task that shows it at the reset.

@@ -1,4 +1,4 @@
-//! The paper's experiments (§4) as a list of runs, and how runs of such a list are begun or resumed.
+//! The paper's experiments (§4) and the games as lists of runs, and how runs of such a list are begun or resumed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,9 @@ pub struct Planned {
 pub(crate) const LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
 /// The share of the episodes that a quick look takes, 1/this.
 pub(crate) const QUICK: usize = 10;
+
+/// Steps of a quick look at a game.
+const QUICK_STEPS: usize = 100_000;
 
 /// The first `n` seeds of the protocol: the paper's three, then 101, 102, ….
 pub fn seeds(n: usize) -> Vec<u64> {
@@ -57,6 +60,36 @@ pub fn experiment(problem: &str, n_seeds: usize, quick: bool) -> Result<Vec<Plan
         }
     }
     Ok(runs)
+}
+
+/// The games on which agents are asked for levels.
+pub const RISK_GAMES: [&str; 2] = ["minatar/breakout", "minatar/asterix"];
+
+/// QR-DQN on the five games; Deep-BQRL, a run for each level, and target tracking, one run for all, on two of them. As their presets stand.
+pub fn games(n_seeds: usize, quick: bool) -> Result<Vec<Planned>, ConfigError> {
+    let all = bqrl_games::list::names().map(|game| (game, "qr-dqn", LEVELS.to_vec()));
+    let risky = RISK_GAMES.iter().flat_map(|&game| {
+        let of_level = move |tau| (game, "deep-bqrl", vec![tau]);
+        LEVELS.map(of_level).into_iter().chain([(game, "target-tracking", LEVELS.to_vec())])
+    });
+    let plan = |(game, algo, tau): (&str, &str, Vec<f64>)| {
+        let name = match tau[..] {
+            [tau] => format!("{game}/{algo}-{tau}"),
+            _ => format!("{game}/{algo}"),
+        };
+        let mut layers = Layers::of(algo, game)?;
+        layers.set("run", "tau", tau);
+        layers.set("run", "seeds", seeds(n_seeds).into_iter().map(|seed| seed as i64).collect::<Vec<_>>());
+        if quick {
+            layers.set("run", "steps", QUICK_STEPS as i64);
+            for key in ["evaluate_every", "checkpoint_every"] {
+                layers.set("run", key, format!("{} steps", QUICK_STEPS / 10));
+            }
+            layers.set("run", "evaluation_episodes", 100);
+        }
+        Ok(Planned { config: layers.finish(&name)?, name })
+    };
+    all.chain(risky).map(plan).collect()
 }
 
 /// A run that cannot be begun or resumed.
@@ -140,6 +173,18 @@ mod tests {
         let error = begin(directory.path(), &runs, false).err().unwrap();
         assert!(matches!(error, BeginError::OtherSettings { .. }) && error.is_usage(), "{error}");
         assert_eq!(begin(directory.path(), &runs, true).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn qr_dqn_plays_every_game_and_the_others_two_of_them() {
+        let runs = games(5, false).unwrap();
+        let of = |algo: &str| runs.iter().filter(|run| run.config.algo().name == algo).count();
+        assert_eq!([of("qr-dqn"), of("deep-bqrl"), of("target-tracking")], [5, 6, 2]);
+        assert!(
+            runs.iter().all(|run| run.config.run.steps == Some(1_000_000) && run.config.run.seeds.len() == 5)
+        );
+        let quick = games(2, true).unwrap();
+        assert!(quick.iter().all(|run| run.config.run.steps == Some(100_000)));
     }
 
     #[test]

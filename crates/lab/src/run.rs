@@ -464,7 +464,7 @@ pub fn finished(config: &Config, dir: &SeedDir) -> Result<Option<Finished>, Rest
     };
     let told: SeedProgress =
         serde_json::from_slice(&told).map_err(|error| wrong(&format!("progress.json: {error}")))?;
-    let checkpoint = CheckpointStore::open(dir.checkpoints()).latest().map_err(|error| wrong(&error))?;
+    let checkpoint = dir.checkpoint_store().latest().map_err(|error| wrong(&error))?;
     let Some(checkpoint) = checkpoint.filter(|_| told.done) else { return Ok(None) };
     let Saved { progress, sessions, .. } = Saved::read(&checkpoint)?;
     let is_over = config.run.length().is_reached(&progress.clock);

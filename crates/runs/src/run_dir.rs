@@ -343,6 +343,11 @@ impl SeedDir {
         self.path.join("predictions.csv")
     }
 
+    /// `calibration.csv`: what the agent expects of its policies, beside what was measured.
+    pub fn calibration(&self) -> PathBuf {
+        self.path.join("calibration.csv")
+    }
+
     /// `achieved.csv`: quantiles over many levels, for an agent that serves them all.
     pub fn achieved(&self) -> PathBuf {
         self.path.join("achieved.csv")
