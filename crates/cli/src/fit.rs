@@ -135,16 +135,21 @@ fn check_output(log: &Path, out: &Path, force: bool) -> Result<(), Failure> {
     outputs::check(out, force, outputs::Table::Fitted)
 }
 
+fn counted(n: usize, what: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{s}")
+}
+
 fn human(args: &FitArgs, fitted: &Fitted) -> String {
     let problem = &fitted.problem;
     let counts = problem.data.counts.as_ref().expect("a fitted table has counts");
     let mut out = format!(
-        "{}: {} episodes, {} transitions, {} states, {} actions, horizon {}\n",
+        "{}: {}, {}, {}, {}, horizon {}\n",
         problem.name,
-        fitted.episodes,
-        fitted.transitions,
-        problem.states.len(),
-        problem.actions.len(),
+        counted(fitted.episodes, "episode"),
+        counted(fitted.transitions, "transition"),
+        counted(problem.states.len(), "state"),
+        counted(problem.actions.len(), "action"),
         problem.model.horizon()
     );
     for cut in &fitted.cuts {

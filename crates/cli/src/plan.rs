@@ -282,7 +282,7 @@ fn promises(report: &Report) -> String {
         }
         let _ = writeln!(
             out,
-            "         If the estimated probabilities were true, the best policy would give at least {} {often}: an estimate, no promise.",
+            "         If the estimated probabilities were true, {often} the best policy would give at least {}: an estimate, no promise.",
             number(promise.estimated_quantile)
         );
     }

@@ -354,6 +354,10 @@ pub fn unseen(counts: &Counts) -> Vec<(usize, usize)> {
 
 type Line = (u32, u32, u32, u32, u32, f64);
 
+fn pairs_were(n: usize) -> &'static str {
+    if n == 1 { "pair was" } else { "pairs were" }
+}
+
 fn notes_on_counts(problem: &Problem, lines: &mut [Line], word: &str) -> Vec<String> {
     let counts = problem.data.counts.as_ref().expect("the table was counted");
     let mut notes = Vec::new();
@@ -365,15 +369,15 @@ fn notes_on_counts(problem: &Problem, lines: &mut [Line], word: &str) -> Vec<Str
     };
     let never = unseen(counts);
     if !never.is_empty() {
-        let n = never.len();
-        notes.push(format!("{n} (state, action) pairs were never tried: {}", listed(&never)));
+        let (n, were) = (never.len(), pairs_were(never.len()));
+        notes.push(format!("{n} (state, action) {were} never tried: {}", listed(&never)));
     }
     let tried = |s, a| (0..counts.n_kernels()).map(|k| counts.tried(k, s, a)).sum::<u64>();
     let all = (0..counts.n_states()).flat_map(|s| (0..counts.n_actions()).map(move |a| (s, a)));
     let rare: Vec<_> = all.filter(|&(s, a)| (1..FEW).contains(&tried(s, a))).collect();
     if !rare.is_empty() {
-        let n = rare.len();
-        notes.push(format!("{n} pairs were tried fewer than {FEW} times: {}", listed(&rare)));
+        let (n, were) = (rare.len(), pairs_were(rare.len()));
+        notes.push(format!("{n} {were} tried fewer than {FEW} times: {}", listed(&rare)));
     }
     // One transition that pays differently from time to time.
     lines.sort_by_key(|line| (line.0, line.1, line.2, line.3, line.4));
@@ -383,8 +387,9 @@ fn notes_on_counts(problem: &Problem, lines: &mut [Line], word: &str) -> Vec<Str
         let (one, two) = (group[0], group[1]);
         let (state, action) = (&problem.states[one.1 as usize], &problem.actions[one.2 as usize]);
         notes.push(format!(
-            "{} transitions pay different rewards at different times, the first: state {state}, action {action} to {} pays {} ({word} {}) and {} ({word} {}); these are separate outcomes",
+            "{} {} different rewards at different times, the first: state {state}, action {action} to {} pays {} ({word} {}) and {} ({word} {}); these are separate outcomes",
             groups.len(),
+            if groups.len() == 1 { "transition pays" } else { "transitions pay" },
             problem.states[one.3 as usize],
             one.5,
             one.4,
