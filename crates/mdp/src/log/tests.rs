@@ -53,8 +53,7 @@ fn a_log_becomes_a_table_with_counts() {
         [("high".into(), -4.0, 1, 0, false), ("low".into(), -4.0, 1, 1, false)]
     );
     assert!(
-        note(&fitted, "never tried")
-            .contains("1 (state, action) pairs were never tried: order in state high")
+        note(&fitted, "never tried").contains("1 (state, action) pair was never tried: order in state high")
     );
     assert_eq!(note(&fitted, "horizon"), "the horizon is 2, the length of the longest episode");
 }
