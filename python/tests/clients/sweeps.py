@@ -31,8 +31,8 @@ RUNS = [f"kappa={kappa},seed={seed}" for kappa in ("0.1", "1.0") for seed in (10
 def contents(root: Path) -> dict[str, object]:
     """Every file of the runs and the table, by path; without wall time.
 
-    Not compared: `t` of monitor.csv, `seconds` and `run` (the place) of summary.json, TensorBoard events, and checkpoints, which hold the time
-    at which a run began.
+    Not compared: `t` of monitor.csv, `time` of progress.json, `seconds`, `frames_per_second` and `run` (the place) of summary.json,
+    TensorBoard events, and checkpoints, which hold the time at which a run began.
     """
     files: dict[str, object] = {"sweep.csv": (root / "sweep.csv").read_bytes(), "sweep.toml": (root / "sweep.toml").read_bytes()}
     for run in RUNS:
@@ -42,8 +42,9 @@ def contents(root: Path) -> dict[str, object]:
                 continue
             if path.name == "monitor.csv":
                 files[name] = [line.rsplit(",", 1)[0] for line in path.read_text().splitlines()[1:]]
-            elif path.name == "summary.json":
-                files[name] = {k: v for k, v in json.loads(path.read_text()).items() if k not in ("seconds", "run")}
+            elif path.name in ("summary.json", "progress.json"):
+                measured = ("seconds", "frames_per_second", "run", "time")
+                files[name] = {k: v for k, v in json.loads(path.read_text()).items() if k not in measured}
             else:
                 files[name] = path.read_bytes()
     # config, summary, problem, reference, marks; and per seed episodes, evaluations, monitor, policy, law, predictions, weights.
