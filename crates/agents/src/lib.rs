@@ -301,7 +301,7 @@ impl<'a> ServedPolicies<'a> {
         self.memos.iter().map(move |memo| ServedPolicy { agent: self.agent, memo, mode: self.mode })
     }
 
-    /// What policies choose, each given by its number, at an x of its own.
+    /// The choices of policies. A question names a policy by its number, and an x.
     pub fn decide_all<'x>(&self, asked: impl Iterator<Item = (usize, Input<'x>)>) -> Vec<Choice> {
         let asked: Vec<(&Memo, Input)> = asked.map(|(policy, x)| (&self.memos[policy], x)).collect();
         let mut choices = self.agent.decide_all(&asked);

@@ -42,7 +42,7 @@ struct RunOutput {
     levels: Vec<LevelOutput>,
 }
 
-/// What a policy attains, a number for each seed.
+/// The results of a policy, one number per seed.
 #[derive(Serialize)]
 struct LevelOutput {
     tau: f64,

@@ -44,7 +44,7 @@ impl Measured {
 /// First observations that are kept of an evaluation.
 const STARTS: usize = 32;
 
-/// What an agent predicts for a served policy, beside what was measured.
+/// The prediction of an agent for a served policy, and the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// The return in question: the target that the policy holds, or else the predicted Q_τ.

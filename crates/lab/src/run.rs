@@ -154,7 +154,7 @@ pub fn make_agent(config: &Config, spec: &EnvSpec, seed: u64) -> Result<Box<dyn 
     })
 }
 
-/// What the agent knows of the problem. Only vectors are normalised, so only for them can it be turned off.
+/// The problem as the agent sees it. Only vectors are normalised. So normalisation can be turned off only for vectors.
 fn observed(config: &Config, spec: &EnvSpec) -> Result<EnvSpec, AgentError> {
     let normalize_observations = config.problem.normalize_observations.unwrap_or(true);
     if normalize_observations || matches!(spec.observations, ObservationSpace::Dense(_)) {

@@ -32,7 +32,7 @@ pub type Choice = Vec<(usize, f64)>;
 pub trait Policies {
     /// How many.
     fn n_policies(&self) -> usize;
-    /// What policies choose, each given by its number, at an x of its own. Questions about the same state follow one another.
+    /// The choices of policies. A question names a policy by its number, and an x. Questions about a state are neighbours.
     fn decide_all(&self, asked: &[(usize, AugmentedInput)]) -> Vec<Choice>;
 }
 

@@ -57,7 +57,7 @@ pub struct Remembered {
     pub reward: f64,
     /// x'; `None` after a last transition, where nothing is left to earn.
     pub next: Option<(usize, Observation, f64)>,
-    /// What x' is discounted by; 0 where there is none.
+    /// The discount of x'; 0 if there is no x'.
     pub continuation: f64,
 }
 
