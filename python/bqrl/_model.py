@@ -16,18 +16,15 @@ from typing import Any, ClassVar, TypeVar, cast
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
-from . import _arguments, _bqrl, _elsewhere, _lanes, _offline, _spaces, _vectors
-from ._limits import frame_stack, limit_and_inside
+from . import _arguments, _bqrl, _described, _elsewhere, _lanes, _offline, _spaces
+from ._described import AnyEnv as AnyEnv
 from ._measure import Evaluation, exactly, from_episodes
 from ._watch import Watch
 from .callbacks import CallbackLike, as_list
-from .envs import TabularEnv
 
 Env = gymnasium.Env[Any, Any]
-AnyEnv = Any  # gymnasium.Env | gymnasium.vector.VectorEnv; the latter is generic in three unrelated ways.
 M = TypeVar("M", bound="Model")
 
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -95,16 +92,16 @@ class Model:
         settings = {key: value for key, value in settings.items() if value is not None}
         seed = _arguments.whole("seed", seed, 0, 2**63 - 1)
         normalize = _arguments.flag("normalize_observations", normalize_observations)
-        env = _made(env)
-        described = _describe(env, horizon, horizon_is_task, gamma, reward_bounds)
+        env = _described.made(env)
+        described = _described.describe(env, horizon, horizon_is_task, gamma, reward_bounds)
         levels = _floats("risk_level", risk_level)
         betas = [] if beta is None else _floats("beta", beta)
         n = getattr(env, "num_envs", 1)
-        native = _native(env, described)
-        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, seed, native, normalize, _kwargs(env))
+        native = _described.native(env, described)
+        core = _bqrl.Learner(self.algo, settings, levels, betas, described, n, seed, native, normalize, _described.plain_arguments(env))
         if capacity := settings.get("replay_capacity"):
             _warn_of_memory(capacity, n, described["observations"])
-        space, actions = _single_spaces(env)
+        space, actions = _described.single_spaces(env)
         core.extra = json.dumps({"observation_space": _spaces.to_json(space), "action_start": int(actions.start)})
         self._start(core, env)
 
@@ -133,15 +130,15 @@ class Model:
 
     def set_env(self, env: AnyEnv) -> None:
         """Learns on in another environment, with the same spaces and horizon."""
-        env = _made(env)
+        env = _described.made(env)
         core = self._core
-        described = _describe(env, core.horizon, core.horizon_is_task, core.gamma, None)
-        core.check(described, _native(env, described))
+        described = _described.describe(env, core.horizon, core.horizon_is_task, core.gamma, None)
+        core.check(described, _described.native(env, described))
         self._check_actions(env)
         self._env = env
 
     def _check_actions(self, env: AnyEnv) -> None:
-        ours, theirs = self._action_start, int(_single_spaces(env)[1].start)
+        ours, theirs = self._action_start, int(_described.single_spaces(env)[1].start)
         if ours != theirs:
             raise ValueError(f"the model was made for actions from {ours}, those of the environment begin with {theirs}")
 
@@ -318,13 +315,13 @@ class Model:
         if self._core.problem is not None:
             return None
         if eval_env is not None:
-            eval_env = _made(eval_env)
+            eval_env = _described.made(eval_env)
             self._core.check(
-                _describe(eval_env, self._core.horizon, self._core.horizon_is_task, self._core.gamma, None)
+                _described.describe(eval_env, self._core.horizon, self._core.horizon_is_task, self._core.gamma, None)
             )
             self._check_actions(eval_env)
             return lambda: self._lanes(eval_env)
-        env = _another(self._env)
+        env = _described.another(self._env)
         if env is None:
             raise ValueError("the environment cannot be copied to evaluate in: give eval_env= beside log_dir")
         return lambda: self._lanes(env)
@@ -332,12 +329,12 @@ class Model:
     def _evaluation_env(self, given: AnyEnv | None) -> AnyEnv | None:
         """Where to play beside learning: what was given, or another copy of the environment. None for a table."""
         if given is not None:
-            given = _made(given)
+            given = _described.made(given)
             self._check_spaces(given)
             return given
         if self._core.problem is not None:
             return None
-        env = None if self._env is None else _another(self._env)
+        env = None if self._env is None else _described.another(self._env)
         if env is None:
             raise ValueError("the environment cannot be copied to evaluate in: give EvalCallback(env)")
         return env
@@ -461,8 +458,8 @@ class Model:
         level = self._level(risk_level, beta)
         at = [level[0]] if measure_at is None else _floats("measure_at", measure_at)
         core = self._core
-        given = self._env if env is None else _made(env)
-        own = core.problem if given is None else _table(given)
+        given = self._env if env is None else _described.made(env)
+        own = core.problem if given is None else _described.table_of(given)
         if own is not None and own.horizon == core.horizon and own.discount == core.gamma:
             if env is not None:
                 self._check_spaces(given)
@@ -474,7 +471,7 @@ class Model:
 
     def _check_spaces(self, env: AnyEnv) -> None:
         """Refuses an environment that the policy cannot act in."""
-        self._core.check_spaces(_describe(env, self._core.horizon, None, None, None))
+        self._core.check_spaces(_described.describe(env, self._core.horizon, None, None, None))
         self._check_actions(env)
 
     def _played(
@@ -484,11 +481,11 @@ class Model:
         episodes, seed = _arguments.whole("episodes", episodes, 1), _arguments.whole("seed", seed, 0, 2**63 - 1)
         if env is None:
             raise ValueError("the model has no environment: evaluate(env)")
-        env = _made(env)
+        env = _described.made(env)
         self._check_spaces(env)
         level = self._level(risk_level, beta)
         played = self._core.play(self._lanes(env), level, beta is not None, episodes, seed)
-        return _name(env), level, played
+        return _described.name_of(env), level, played
 
     # Files.
 
@@ -571,51 +568,6 @@ def _opened(path: str, seed: int | None) -> _bqrl.Learner:
     return _bqrl.Learner.load(path)
 
 
-def _table(env: AnyEnv) -> _bqrl.Problem | None:
-    """The table that the environment plays, where nothing but Gymnasium's own checks stands in between."""
-    inner = env
-    while isinstance(inner, (OrderEnforcing, PassiveEnvChecker, TimeLimit)):
-        inner = inner.env
-    if type(inner) is not TabularEnv:
-        return None
-    limit = limit_and_inside(env)[0]
-    return inner.problem if limit is None or limit >= inner.problem.horizon else None
-
-
-def _native(env: AnyEnv, described: dict[str, Any]) -> _bqrl.Problem | None:
-    """The same, where it is what the model was told."""
-    own = _table(env)
-    if own is None:
-        return None
-    same = described["horizon"] == own.horizon and described["horizon_is_task"] and described["gamma"] == own.discount
-    return own if same and described["reward_bounds"] == own.reward_bounds and own.is_native else None
-
-
-def _another(env: AnyEnv) -> AnyEnv | None:
-    """A second environment like the given one."""
-    if isinstance(env, VectorEnv):
-        if inside := getattr(env.unwrapped, "envs", None):
-            return _another(inside[0])
-        if isinstance(env, _vectors.FromEnvPool):
-            return None
-        if makers := getattr(env.unwrapped, "env_fns", None):
-            return makers[0]()
-        if env.spec is None:
-            return None
-        of_the_vector = {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
-        kwargs = {key: value for key, value in env.spec.kwargs.items() if key not in of_the_vector}
-        return gymnasium.make(env.spec.id, **(kwargs | {"max_episode_steps": env.spec.max_episode_steps}))
-    if env.spec is not None:
-        try:
-            return gymnasium.make(env.spec)
-        except Exception:  # noqa: BLE001 – any failure of a constructor: then a copy is tried.
-            pass
-    try:
-        return copy.deepcopy(env)
-    except Exception:  # noqa: BLE001 – environments may hold what cannot be copied.
-        return None
-
-
 def _subclasses(kind: type[Model]) -> list[type[Model]]:
     found = [one for sub in kind.__subclasses__() for one in [sub, *_subclasses(sub)]]
     return [one for one in found if "algo" in vars(one)]
@@ -628,73 +580,6 @@ def _floats(name: str, value: float | Sequence[float]) -> list[float]:
         raise TypeError(f"{name} must be a number or a list of numbers, got {_arguments.shown(value)}") from None
 
 
-def _made(env: AnyEnv) -> AnyEnv:
-    if isinstance(env, str):
-        return gymnasium.make(env)
-    env = _vectors.adapted(env)
-    if not isinstance(env, (gymnasium.Env, VectorEnv)):
-        raise TypeError(f"env must be a Gymnasium environment or the id of one, got {_arguments.shown(env)}")
-    return env
-
-
-def _single_spaces(env: AnyEnv) -> tuple[Any, Any]:
-    if isinstance(env, VectorEnv):
-        return env.single_observation_space, env.single_action_space
-    return env.observation_space, env.action_space
-
-
-def _name(env: AnyEnv) -> str:
-    if isinstance(env, _vectors.FromElsewhere) and env.spec is None:
-        return type(env.given).__name__
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-
-
-def _kwargs(env: AnyEnv) -> dict[str, str]:
-    """The plain arguments that the environment was made with, for the settings of a run."""
-    given = getattr(getattr(env, "spec", None), "kwargs", None) or {}
-    of_the_vector = {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
-    return {str(key): str(value) for key, value in given.items() if isinstance(value, (bool, int, float, str)) and key not in of_the_vector}
-
-
-def _describe(
-    env: AnyEnv,
-    horizon: int | None,
-    horizon_is_task: bool | None,
-    gamma: float | None,
-    reward_bounds: tuple[float, float] | None,
-) -> dict[str, Any]:
-    """What the agent is told of the environment."""
-    space, action_space = _single_spaces(env)
-    n_actions = _spaces.n_actions(action_space)
-    name = _name(env)
-    limit, inner = limit_and_inside(env)
-    table = inner.problem if isinstance(inner, TabularEnv) else None
-    if table is not None:
-        limit = table.horizon if limit is None else min(limit, table.horizon)
-    if horizon is None:
-        horizon = limit
-    if horizon is None:
-        raise ValueError(f"{_arguments.one_line(name)} has no time limit: give horizon=, the longest an episode may be")
-    horizon = _arguments.whole("horizon", horizon, 1)
-    if horizon_is_task is None:
-        horizon_is_task = True
-    if gamma is None:
-        gamma = 1.0 if table is None else table.discount
-    if reward_bounds is None and table is not None:
-        reward_bounds = table.reward_bounds
-    # Encodings only: a wrapper that changes observations has changed their order, too.
-    ordered = table is not None and table.ordered and space == inner.observation_space
-    return {
-        "name": name,
-        "observations": _spaces.observations(space, ordered, frame_stack(env)),
-        "n_actions": n_actions,
-        "horizon": horizon,
-        "horizon_is_task": bool(horizon_is_task),
-        "reward_bounds": None if reward_bounds is None else _pair(reward_bounds),
-        "gamma": float(gamma),
-    }
-
-
 def _warn_of_memory(capacity: int, n_lanes: int, observations: dict[str, Any]) -> None:
     """Warns when a full replay takes more than half of the memory; one that cannot fit is refused before."""
     size, available = _bqrl.replay_memory(capacity, n_lanes, observations)
@@ -705,14 +590,6 @@ def _warn_of_memory(capacity: int, n_lanes: int, observations: dict[str, Any]) -
             ResourceWarning,
             stacklevel=5,
         )
-
-
-def _pair(bounds: tuple[float, float]) -> tuple[float, float]:
-    try:
-        low, high = bounds
-        return float(low), float(high)
-    except (TypeError, ValueError):
-        raise ValueError(f"reward_bounds must be two numbers, got {_arguments.shown(bounds)}") from None
 
 
 def _is_wrapped(space: Any) -> bool:

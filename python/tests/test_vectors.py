@@ -21,6 +21,14 @@ def test_make_vec_is_learned_from_and_measured_in(mode):
     env.close()
 
 
+@pytest.mark.parametrize("mode", ["sync", "async", "vector_entry_point"])
+def test_a_run_is_evaluated_in_another_environment_like_those_of_the_vector(mode, tmp_path):
+    env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode=mode)
+    bqrl.QRDQN(env, **SMALL).learn(60, log_dir=tmp_path / "run", evaluation_episodes=3)
+    assert (tmp_path / "run/summary.json").exists()
+    env.close()
+
+
 class Pool:
     """As EnvPool behaves: the step after an episode's end resets, and there are no seeds."""
 
