@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::ensemble::UpdateError;
+use crate::kernels::Kernels;
 use crate::panels::{Inputs, PANEL, Panels};
 use crate::shape::Shape;
 
@@ -42,7 +43,6 @@ pub(crate) struct Transitions {
     pub spans: Vec<Span>,
     outcomes: Panels,
     order: Vec<usize>,
-    rows: Vec<f32>,
 }
 
 /// The lanes of a panel that took the same action.
@@ -54,7 +54,7 @@ pub(crate) struct Span {
 }
 
 impl Transitions {
-    pub fn fill(&mut self, shape: &Shape, batch: &Batch) -> Result<(), UpdateError> {
+    pub fn fill(&mut self, kernels: Kernels, shape: &Shape, batch: &Batch) -> Result<(), UpdateError> {
         let Batch { inputs, actions, rewards, next_inputs, continuation } = *batch;
         let (b, n_inputs, n_actions) = (actions.len(), shape.n_inputs, shape.n_actions);
         assert!(b > 0, "a batch needs at least one transition");
@@ -68,18 +68,18 @@ impl Transitions {
         assert_eq!(inputs.len(), b * n_inputs, "inputs, want B·D");
         assert_eq!(next_inputs.len(), b * n_inputs, "next inputs, want B·D");
         assert!(actions.iter().all(|&a| a < n_actions), "actions must be below {n_actions}, got {actions:?}");
-        // Here and not in the loss: a clipped residual would turn a NaN into a harmless-looking gradient.
-        check_finite("rewards", rewards, 1)?;
-        check_finite("inputs", inputs, n_inputs)?;
-        check_finite("next_inputs", next_inputs, n_inputs)?;
 
         self.order.clear();
         self.order.extend(0..b);
         self.order.sort_by_key(|&s| actions[s]);
-        gather(inputs, n_inputs, &self.order, &mut self.rows);
-        self.inputs.fill_from_rows(&self.rows, n_inputs);
-        gather(next_inputs, n_inputs, &self.order, &mut self.rows);
-        self.next_inputs.fill_from_rows(&self.rows, n_inputs);
+        // Here and not in the loss: a clipped residual would turn a NaN into a harmless-looking gradient.
+        check_finite("rewards", rewards, 1)?;
+        if !self.inputs.fill_in_order(kernels, inputs, n_inputs, &self.order, shape.sight.is_none()) {
+            check_finite("inputs", inputs, n_inputs)?;
+        }
+        if !self.next_inputs.fill_in_order(kernels, next_inputs, n_inputs, &self.order) {
+            check_finite("next_inputs", next_inputs, n_inputs)?;
+        }
         self.outcomes.resize(b, 3);
         self.spans.clear();
         for (lane, &s) in self.order.iter().enumerate() {
@@ -95,6 +95,13 @@ impl Transitions {
         Ok(())
     }
 
+    /// The actions taken in a panel, in order.
+    pub fn spans_of(&self, panel: usize) -> &[Span] {
+        let first = self.spans.partition_point(|span| span.panel < panel);
+        let end = self.spans.partition_point(|span| span.panel <= panel);
+        &self.spans[first..end]
+    }
+
     /// One number per lane of a panel.
     pub fn outcome(&self, panel: usize, outcome: Outcome) -> &[f32] {
         let width = self.outcomes.width(panel);
@@ -102,20 +109,9 @@ impl Transitions {
     }
 }
 
-/// Rows in another order.
-fn gather(rows: &[f32], n: usize, order: &[usize], into: &mut Vec<f32>) {
-    into.clear();
-    for s in order {
-        into.extend_from_slice(&rows[s * n..][..n]);
-    }
-}
-
 fn check_finite(name: &'static str, rows: &[f32], n: usize) -> Result<(), UpdateError> {
-    // First a check of all numbers without branches; the search runs only in the rare case of failure.
-    let suspicious = rows.iter().fold(false, |suspicious, x| suspicious | !x.is_finite());
-    if !suspicious {
-        return Ok(());
+    match rows.iter().position(|x| !x.is_finite()) {
+        Some(i) => Err(UpdateError::NotFinite { name, transition: i / n, value: rows[i] }),
+        None => Ok(()),
     }
-    let i = rows.iter().position(|x| !x.is_finite()).expect("one of them is not finite");
-    Err(UpdateError::NotFinite { name, transition: i / n, value: rows[i] })
 }

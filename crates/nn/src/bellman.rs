@@ -1,12 +1,13 @@
 //! The paper's targets and loss, panel by panel (§3.1, Eqs. 3 and 4).
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::batch::{Outcome, Span, Transitions};
+use crate::batch::{Outcome, Transitions};
 use crate::critic::Network;
 use crate::kernels::Kernels;
 use crate::kernels::loss::{Gradient, Loss, Pairs};
-use crate::kernels::sort::{Sort, network};
+use crate::kernels::sort::Sort;
 use crate::kernels::target::{Combine, Targets};
 use crate::panels::{PANEL, Panels};
 use crate::rule::TargetRule;
@@ -15,7 +16,7 @@ use crate::shape::Shape;
 /// One minibatch, seen through a rule.
 pub(crate) struct Bellman<'a> {
     kernels: Kernels,
-    network: Vec<(usize, usize)>,
+    comparators: Arc<[(usize, usize)]>,
     n_twins: usize,
     n_actions: usize,
     rule: &'a TargetRule,
@@ -28,7 +29,14 @@ impl<'a> Bellman<'a> {
         assert_eq!(rule.n_quantiles(), k, "quantiles of the rule, want those of the critics");
         let Shape { n_heads, n_twins, n_actions, .. } = critics.shape;
         assert_eq!(rule.heads().len(), n_heads, "heads of the rule, want those of the critics");
-        Self { kernels: critics.kernels, network: network(k), n_twins, n_actions, rule, transitions }
+        Self {
+            kernels: critics.kernels,
+            comparators: critics.comparators.clone(),
+            n_twins,
+            n_actions,
+            rule,
+            transitions,
+        }
     }
 
     /// y from the slow critic's outputs at x', and from those of the critic that chooses, if that is another one. Both are
@@ -71,7 +79,7 @@ impl<'a> Bellman<'a> {
     /// Sorts the quantiles of every action and head.
     fn sort(&self, rows: &mut [f32], width: usize) {
         let n_quantiles = self.rule.n_quantiles();
-        self.kernels.run(Sort { network: &self.network, n_quantiles, width, rows });
+        self.kernels.run(Sort { comparators: &self.comparators, n_quantiles, width, rows });
     }
 
     /// The heads of all twins.
@@ -85,19 +93,13 @@ impl<'a> Bellman<'a> {
         head * size..(head + 1) * size
     }
 
-    /// The rows of an action of a head in a panel.
-    fn action(&self, head: usize, action: usize, width: usize) -> Range<usize> {
-        let size = self.rule.n_quantiles() * width;
-        (head * self.n_actions + action) * size..(head * self.n_actions + action + 1) * size
-    }
-
     /// ∂𝒥/∂z of the actions taken. Raw z, not z̃: output j must stay tied to level η_j while it is trained (§3, Approximation II).
     pub fn gradient(&self, outputs: &Panels, targets: &Panels, gradient: &mut Panels) {
         let batch = outputs.n_samples();
-        for span in &self.transitions.spans {
+        for panel in 0..outputs.n_panels() {
             for head in 0..self.n_heads() {
-                let pairs = self.pairs(span, head, outputs, targets);
-                let out = &mut gradient.panel_mut(span.panel)[self.action(head, span.action, pairs.width)];
+                let pairs = self.pairs(panel, head, outputs, targets);
+                let out = &mut gradient.panel_mut(panel)[self.head(head, pairs.width)];
                 self.kernels.run(Gradient { pairs, batch, out });
             }
         }
@@ -107,30 +109,29 @@ impl<'a> Bellman<'a> {
     pub fn loss(&self, outputs: &Panels, targets: &Panels) -> f64 {
         let k = self.rule.n_quantiles();
         let mut total = 0.0;
-        for span in &self.transitions.spans {
+        for panel in 0..outputs.n_panels() {
             for head in 0..self.n_heads() {
                 let mut sums = [0.0; PANEL];
-                let pairs = self.pairs(span, head, outputs, targets);
+                let pairs = self.pairs(panel, head, outputs, targets);
                 let width = pairs.width;
                 self.kernels.run(Loss { pairs, sums: &mut sums[..width] });
-                total += sums[span.lanes.clone()].iter().copied().map(f64::from).sum::<f64>();
+                total += sums[..outputs.count(panel)].iter().copied().map(f64::from).sum::<f64>();
             }
         }
         // 𝒥, Eq. (4): mean over the batch and the K×K pairs.
         total / (outputs.n_samples() * k * k) as f64
     }
 
-    fn pairs<'p>(&'p self, span: &Span, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
-        let (width, k) = (outputs.width(span.panel), self.rule.n_quantiles());
+    fn pairs<'p>(&'p self, panel: usize, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
+        let (width, k) = (outputs.width(panel), self.rule.n_quantiles());
         // Targets for each twin, or one set for all.
         let own = if self.rule.is_double() { head % self.rule.heads().len() } else { head };
         Pairs {
-            outputs: &outputs.panel(span.panel)[self.action(head, span.action, width)],
-            targets: &targets.panel(span.panel)[own * k * width..][..k * width],
+            outputs: &outputs.panel(panel)[self.head(head, width)],
+            targets: &targets.panel(panel)[own * k * width..][..k * width],
             width,
-            lanes: span.lanes.clone(),
-            taken: self.transitions.outcome(span.panel, Outcome::Action),
-            action: span.action as f32,
+            taken: self.transitions.outcome(panel, Outcome::Action),
+            spans: self.transitions.spans_of(panel),
             eta: self.rule.eta(),
             kappa: self.rule.kappa(),
             smooth: self.rule.is_smooth(),

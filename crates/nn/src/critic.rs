@@ -11,6 +11,7 @@
 use bqrl_math::Rng;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::adam::Adam;
 use crate::aligned::{Aligned, padded};
@@ -120,6 +121,8 @@ impl Critic {
 pub(crate) struct Network {
     pub shape: Shape,
     pub layers: Vec<Layer>,
+    /// The comparators that sort the quantiles of an action.
+    pub comparators: Arc<[(usize, usize)]>,
     pub kernels: Kernels,
 }
 
@@ -379,10 +382,12 @@ impl Network {
 
     fn transpose(&self, from: &Panels, to: &mut Blocks) {
         for panel in 0..from.n_panels() {
-            let width = from.width(panel);
+            let (width, count) = (from.width(panel), from.count(panel));
+            let begins: [usize; PANEL] = std::array::from_fn(|row| row * width);
             for (block, rows) in from.panel(panel).chunks(PANEL * width).enumerate() {
-                let out_width = to.width(block);
-                self.kernels.run(Transpose { rows, width, out: to.block_mut(panel, block), out_width });
+                let (begins, out_width) = (&begins[..rows.len() / width], to.width(block));
+                let out = to.block_mut(panel, block);
+                self.kernels.run(Transpose { from: rows, begins, n: count, out, out_width });
             }
         }
     }
@@ -396,10 +401,14 @@ impl Network {
         blocks: &Blocks,
         gradient: &mut [f32],
     ) {
-        // Parts add up, and an action that nobody took has none.
-        gradient[layer.weights()].fill(0.0);
-        gradient[layer.bias()].fill(0.0);
+        // Parts add up, and an action that nobody took has none; but where parts are whole, the first writes everything.
+        let whole = parts.iter().all(|part| part.rows.len() == layer.n_outputs);
+        if !whole {
+            gradient[layer.weights()].fill(0.0);
+            gradient[layer.bias()].fill(0.0);
+        }
         for Part { rows, panel, lanes } in parts {
+            let accumulate = !whole || *panel > 0;
             let width = d_z.width(*panel);
             let d_z = &d_z.panel(*panel)[rows.start * width..rows.end * width];
             for block in 0..blocks.n_blocks() {
@@ -413,12 +422,12 @@ impl Network {
                     out: &mut gradient[layer.weights_of(rows)][block * PANEL..],
                     out_stride: layer.stride(),
                     rows: rows.len(),
-                    start: Start::Out,
+                    start: if accumulate { Start::Out } else { Start::Zero },
                     finish: Finish::Keep,
                 });
             }
             let out = &mut gradient[layer.bias()][rows.clone()];
-            self.kernels.run(RowSums { rows: d_z, width, lanes: lanes.clone(), out, accumulate: true });
+            self.kernels.run(RowSums { rows: d_z, width, lanes: lanes.clone(), out, accumulate });
         }
     }
 
@@ -432,8 +441,11 @@ impl Network {
         active: &Panels,
         d_h: &mut Panels,
     ) {
-        // Parts add up. A gate may be passed more than once.
-        d_h.fill(0.0);
+        // Parts add up, unless they are whole. A gate may be passed more than once.
+        let whole = parts.iter().all(|part| part.rows.len() == layer.n_outputs);
+        if !whole {
+            d_h.fill(0.0);
+        }
         for Part { rows, panel, lanes } in parts {
             let width = d_z.width(*panel);
             self.kernels.run(Product {
@@ -449,7 +461,7 @@ impl Network {
                 out: d_h.panel_mut(*panel),
                 out_stride: width,
                 rows: layer.n_inputs,
-                start: Start::Out,
+                start: if whole { Start::Zero } else { Start::Out },
                 finish: Finish::Gate(active.panel(*panel)),
             });
         }

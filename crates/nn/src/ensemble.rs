@@ -20,6 +20,7 @@ use crate::batch::{Batch, Transitions};
 use crate::bellman::Bellman;
 use crate::critic::{Critic, Init, Needed, Network, Workspace};
 use crate::kernels::Kernels;
+use crate::kernels::sort::comparators;
 use crate::panels::{Inputs, Panels};
 use crate::rule::TargetRule;
 use crate::shape::{Shape, ShapeError};
@@ -99,7 +100,8 @@ impl Ensemble {
         shape.check()?;
         let layers = shape.layers();
         let critics = (0..shape.n_critics).map(|_| Critic::zeros(&layers)).collect();
-        let network = Network { shape, layers, kernels: Kernels::detect() };
+        let comparators = comparators(shape.n_quantiles).into();
+        let network = Network { shape, layers, comparators, kernels: Kernels::detect() };
         Ok(Self { network, critics, threads: 1, scratch: Vec::new(), transitions: Transitions::default() })
     }
 
@@ -237,7 +239,7 @@ impl Ensemble {
         with_loss: bool,
     ) -> Result<Vec<f64>, UpdateError> {
         let mut transitions = std::mem::take(&mut self.transitions);
-        transitions.fill(&self.network.shape, batch)?;
+        transitions.fill(self.network.kernels, &self.network.shape, batch)?;
         let bellman = Bellman::new(&self.network, rule, &transitions);
         let losses = self.each_member(|member| {
             let [mut next, mut choosing, mut targets] = std::mem::take(&mut member.scratch.bellman);

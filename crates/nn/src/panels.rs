@@ -12,6 +12,8 @@
 use std::ops::Range;
 
 use crate::aligned::{Aligned, LANES, padded};
+use crate::kernels::Kernels;
+use crate::kernels::transpose::Transpose;
 
 /// Samples in a full panel, and features in a full block.
 pub(crate) const PANEL: usize = 64;
@@ -49,22 +51,34 @@ impl Panels {
     }
 
     /// As [`from_rows`](Self::from_rows), in the memory at hand.
-    pub(crate) fn fill_from_rows(&mut self, rows: &[f32], n_features: usize) {
-        let n_samples = samples_in(rows, n_features);
-        self.resize(n_samples, n_features);
-        for (rows, panel) in rows.chunks(PANEL * n_features).zip(0..) {
-            let width = self.width(panel);
-            let lanes = self.panel_mut(panel);
-            let n = rows.len() / n_features;
-            // A few features of all samples at a time: what is read and what is written then stay in the nearest cache.
-            for (first, lanes) in (0..n_features).step_by(LANES).zip(lanes.chunks_mut(LANES * width)) {
-                for (f, lanes) in (first..).zip(lanes.chunks_exact_mut(width)) {
-                    for (lane, row) in lanes[..n].iter_mut().zip(rows.chunks_exact(n_features)) {
-                        *lane = row[f];
-                    }
-                }
-            }
+    fn fill_from_rows(&mut self, rows: &[f32], n_features: usize) {
+        let order: Vec<usize> = (0..samples_in(rows, n_features)).collect();
+        self.fill_in_order(Kernels::detect(), rows, n_features, &order);
+    }
+
+    /// Rows in an order: sample i is row `order[i]`. Returns whether all numbers are finite.
+    pub(crate) fn fill_in_order(
+        &mut self,
+        kernels: Kernels,
+        rows: &[f32],
+        n_features: usize,
+        order: &[usize],
+    ) -> bool {
+        self.resize(order.len(), n_features);
+        let mut finite = true;
+        for (order, panel) in order.chunks(PANEL).zip(0..) {
+            let mut begins = [0; PANEL];
+            begins.iter_mut().zip(order).for_each(|(begin, row)| *begin = row * n_features);
+            let out_width = self.width(panel);
+            finite &= kernels.run(Transpose {
+                from: rows,
+                begins: &begins[..order.len()],
+                n: n_features,
+                out: self.panel_mut(panel),
+                out_width,
+            });
         }
+        finite
     }
 
     /// Rows, one per sample, one after the other.
@@ -175,18 +189,16 @@ impl Blocks {
         }
     }
 
-    /// From rows, one per sample: a copy, for rows are sample-major already.
-    pub fn fill_from_rows(&mut self, rows: &[f32], n_features: usize) {
-        self.resize(samples_in(rows, n_features), n_features);
-        for (rows, panel) in rows.chunks(PANEL * n_features).zip(0..) {
+    /// From rows in an order: a copy, for rows are sample-major already.
+    pub fn fill_in_order(&mut self, rows: &[f32], n_features: usize, order: &[usize]) {
+        self.resize(order.len(), n_features);
+        for (order, panel) in order.chunks(PANEL).zip(0..) {
             for block in 0..self.n_blocks() {
                 let width = self.width(block);
                 let first = block * PANEL;
                 let features = first..(first + width).min(n_features);
-                for (row, into) in
-                    rows.chunks_exact(n_features).zip(self.block_mut(panel, block).chunks_exact_mut(width))
-                {
-                    into[..features.len()].copy_from_slice(&row[features.clone()]);
+                for (row, into) in order.iter().zip(self.block_mut(panel, block).chunks_exact_mut(width)) {
+                    into[..features.len()].copy_from_slice(&rows[row * n_features..][features.clone()]);
                 }
             }
         }
@@ -235,8 +247,23 @@ impl Inputs {
 
     /// As [`from_rows`](Self::from_rows), in the memory at hand.
     pub fn fill_from_rows(&mut self, rows: &[f32], n_inputs: usize) {
-        self.panels.fill_from_rows(rows, n_inputs);
-        self.blocks.fill_from_rows(rows, n_inputs);
+        let order: Vec<usize> = (0..samples_in(rows, n_inputs)).collect();
+        self.fill_in_order(Kernels::detect(), rows, n_inputs, &order, true);
+    }
+
+    /// Rows in an order: sample i is row `order[i]`. Returns whether all numbers are finite. A convolution does not need the blocks.
+    pub(crate) fn fill_in_order(
+        &mut self,
+        kernels: Kernels,
+        rows: &[f32],
+        n_inputs: usize,
+        order: &[usize],
+        with_blocks: bool,
+    ) -> bool {
+        if with_blocks {
+            self.blocks.fill_in_order(rows, n_inputs, order);
+        }
+        self.panels.fill_in_order(kernels, rows, n_inputs, order)
     }
 
     /// Number of samples.

@@ -8,9 +8,12 @@
 //!
 //! A row is as wide as a panel, so a gathered row costs no more than a neighbour: nothing is copied into columns first.
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
 use super::{vectors, vectors_mut};
+use crate::aligned::Aligned;
 use crate::shape::Window;
 
 /// The forward pass of one panel.
@@ -33,18 +36,34 @@ impl WithSimd for Convolve<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
+        // Wᵀ, so that the weights of a cell are neighbours: one pointer serves all channels.
+        let (rows, n) = (self.bias.len(), self.window.columns.len());
+        let mut turned = vec![0.0; n * rows];
+        for (row, weights) in self.weights.chunks(self.stride).take(rows).enumerate() {
+            for (i, &weight) in weights[..n].iter().enumerate() {
+                turned[i * rows + row] = weight;
+            }
+        }
         for (p, &position) in self.window.positions.iter().enumerate() {
             let mut row = 0;
-            while row + 6 <= self.bias.len() {
-                self.tiles::<S, 6>(simd, row, p, position);
+            // As many sums as there are registers for: 32 for AVX-512 and NEON, 16 for AVX2.
+            if S::F32_LANES != 8 {
+                while row + 8 <= rows {
+                    self.tiles::<S, 8>(simd, &turned, row, p, position);
+                    row += 8;
+                }
+            }
+            while row + 6 <= rows {
+                self.tiles::<S, 6>(simd, &turned, row, p, position);
                 row += 6;
             }
-            while row + 2 <= self.bias.len() {
-                self.tiles::<S, 2>(simd, row, p, position);
-                row += 2;
+            while row + 4 <= rows {
+                self.tiles::<S, 4>(simd, &turned, row, p, position);
+                row += 4;
             }
-            if row < self.bias.len() {
-                self.tiles::<S, 1>(simd, row, p, position);
+            while row < rows {
+                self.tiles::<S, 1>(simd, &turned, row, p, position);
+                row += 1;
             }
         }
     }
@@ -52,40 +71,45 @@ impl WithSimd for Convolve<'_> {
 
 impl Convolve<'_> {
     #[inline(always)]
-    fn tiles<S: Simd, const R: usize>(&mut self, simd: S, row: usize, p: usize, position: usize) {
+    fn tiles<S: Simd, const R: usize>(
+        &mut self,
+        simd: S,
+        turned: &[f32],
+        row: usize,
+        p: usize,
+        position: usize,
+    ) {
         let (mut column, columns) = (0, self.width / S::F32_LANES);
         while column + 2 <= columns {
-            self.tile::<S, R, 2>(simd, row, p, position, column);
+            self.tile::<S, R, 2>(simd, turned, row, p, position, column);
             column += 2;
         }
         if column < columns {
-            self.tile::<S, R, 1>(simd, row, p, position, column);
+            self.tile::<S, R, 1>(simd, turned, row, p, position, column);
         }
     }
 
-    /// R channels and V vectors at one position. As many as in a dense product, for the same reason.
+    /// R channels and V vectors at one position.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const V: usize>(
         &mut self,
         simd: S,
+        turned: &[f32],
         row: usize,
         p: usize,
         position: usize,
         column: usize,
     ) {
         let columns = self.width / S::F32_LANES;
-        let cells = &self.window.columns;
         let inputs = &vectors::<S>(self.inputs)[position * columns + column..];
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
-        let mut weights = [&self.weights[..0]; R];
         for r in 0..R {
             sums[r] = [simd.splat_f32s(self.bias[row + r]); V];
-            weights[r] = &self.weights[(row + r) * self.stride..][..cells.len()];
         }
-        for (i, &cell) in cells.iter().enumerate() {
-            let h = &inputs[cell * columns..][..V];
+        for (weights, &cell) in turned.chunks_exact(self.bias.len()).zip(&self.window.columns) {
+            let (weights, h) = (&weights[row..row + R], &inputs[cell * columns..][..V]);
             for r in 0..R {
-                let w = simd.splat_f32s(weights[r][i]);
+                let w = simd.splat_f32s(weights[r]);
                 for v in 0..V {
                     sums[r][v] = simd.mul_add_e_f32s(w, h[v], sums[r][v]);
                 }
@@ -120,43 +144,78 @@ pub(crate) struct WindowGradient<'a> {
     pub rows: usize,
 }
 
+/// Bytes of dZ and of windows that are worked on together: they stay in the second-level cache.
+const NEAR: usize = 1 << 18;
+
 impl WithSimd for WindowGradient<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let mut row = 0;
-        while row + 4 <= self.rows {
-            self.tiles::<S, 4>(simd, row);
-            row += 4;
+        let (rows, n, positions) = (self.rows, self.window.columns.len(), self.window.positions.len());
+        // One vector for each weight, over all positions, and its sum at the end.
+        let mut sums = Aligned::zeros(rows * n * S::F32_LANES);
+        let sums = vectors_mut::<S>(&mut sums);
+        let near = (NEAR / (size_of::<f32>() * (rows + n) * self.width)).max(1);
+        for begin in (0..positions).step_by(near) {
+            let some = begin..(begin + near).min(positions);
+            let mut row = 0;
+            while row + 4 <= rows {
+                self.tiles::<S, 4>(simd, some.clone(), row, sums);
+                row += 4;
+            }
+            while row < rows {
+                self.tiles::<S, 1>(simd, some.clone(), row, sums);
+                row += 1;
+            }
         }
-        while row < self.rows {
-            self.tiles::<S, 1>(simd, row);
-            row += 1;
+        for (row, sums) in sums.chunks_exact(n).enumerate() {
+            for (i, &sum) in sums.iter().enumerate() {
+                self.out[row * self.stride + i] += self.with_others::<S>(row, i, simd.reduce_sum_f32s(sum));
+            }
         }
     }
 }
 
 impl WindowGradient<'_> {
     #[inline(always)]
-    fn tiles<S: Simd, const R: usize>(&mut self, simd: S, row: usize) {
+    fn tiles<S: Simd, const R: usize>(
+        &mut self,
+        simd: S,
+        some: Range<usize>,
+        row: usize,
+        sums: &mut [S::f32s],
+    ) {
         let (mut column, n) = (0, self.window.columns.len());
+        // As many sums as there are registers for.
+        if S::F32_LANES != 8 {
+            while column + 6 <= n {
+                self.tile::<S, R, 6>(simd, some.clone(), row, column, sums);
+                column += 6;
+            }
+        }
         while column + 3 <= n {
-            self.tile::<S, R, 3>(simd, row, column);
+            self.tile::<S, R, 3>(simd, some.clone(), row, column, sums);
             column += 3;
         }
         while column < n {
-            self.tile::<S, R, 1>(simd, row, column);
+            self.tile::<S, R, 1>(simd, some.clone(), row, column, sums);
             column += 1;
         }
     }
 
-    /// R channels and C cells of the window. The sums stay in registers over all positions.
+    /// Some positions of R channels and C cells of the window: whole vectors of samples.
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const C: usize>(&mut self, simd: S, row: usize, column: usize) {
+    fn tile<S: Simd, const R: usize, const C: usize>(
+        &mut self,
+        simd: S,
+        some: Range<usize>,
+        row: usize,
+        column: usize,
+        all: &mut [S::f32s],
+    ) {
         let Self { window, width, count, .. } = *self;
-        let positions = &window.positions;
-        // Whole vectors of samples, and samples beside them.
+        let (positions, n) = (&window.positions, window.columns.len());
         let whole = count - count % S::F32_LANES;
         let mut d_z = [&self.d_z[..0]; R];
         for r in 0..R {
@@ -167,7 +226,10 @@ impl WindowGradient<'_> {
             cells[c] = &self.inputs[window.columns[column + c] * width..];
         }
         let mut sums = [[simd.splat_f32s(0.0); C]; R];
-        for (p, &position) in positions.iter().enumerate() {
+        for r in 0..R {
+            sums[r].copy_from_slice(&all[(row + r) * n + column..][..C]);
+        }
+        for (p, &position) in some.clone().zip(&positions[some]) {
             let mut d = [vectors::<S>(&[]); R];
             for r in 0..R {
                 d[r] = vectors::<S>(&d_z[r][p * width..][..whole]);
@@ -185,17 +247,25 @@ impl WindowGradient<'_> {
                 }
             }
         }
-        for (r, c) in (0..R).flat_map(|r| (0..C).map(move |c| (r, c))) {
-            let mut sum = simd.reduce_sum_f32s(sums[r][c]);
-            if whole < count {
-                for (p, &position) in positions.iter().enumerate() {
-                    let (d, h) =
-                        (&d_z[r][p * width..][whole..count], &cells[c][position * width..][whole..count]);
-                    sum += d.iter().zip(h).map(|(d, h)| d * h).sum::<f32>();
-                }
-            }
-            self.out[(row + r) * self.stride + column + c] += sum;
+        for r in 0..R {
+            all[(row + r) * n + column..][..C].copy_from_slice(&sums[r]);
         }
+    }
+
+    /// Adds the samples beside whole vectors to the sum of a weight.
+    #[inline(always)]
+    fn with_others<S: Simd>(&self, row: usize, column: usize, mut sum: f32) -> f32 {
+        let Self { window, width, count, .. } = *self;
+        let lanes = count - count % S::F32_LANES..count;
+        if lanes.is_empty() {
+            return sum;
+        }
+        let d_z = self.d_z[row * window.positions.len() * width..].chunks_exact(width);
+        for (d_z, &position) in d_z.zip(&window.positions) {
+            let h = &self.inputs[(window.columns[column] + position) * width..][lanes.clone()];
+            sum += d_z[lanes.clone()].iter().zip(h).map(|(d, h)| d * h).sum::<f32>();
+        }
+        sum
     }
 }
 

@@ -34,32 +34,66 @@ impl WithSimd for Normalise<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let columns = self.width / S::F32_LANES;
+        let mut column = 0;
+        while column + 4 <= columns {
+            self.columns::<S, 4>(simd, column);
+            column += 4;
+        }
+        while column + 2 <= columns {
+            self.columns::<S, 2>(simd, column);
+            column += 2;
+        }
+        while column < columns {
+            self.columns::<S, 1>(simd, column);
+            column += 1;
+        }
+    }
+}
+
+impl Normalise<'_> {
+    /// Some vectors of samples, whose sums do not wait for one another.
+    #[inline(always)]
+    fn columns<S: Simd, const V: usize>(&mut self, simd: S, column: usize) {
         let columns = self.width / S::F32_LANES;
         let share = simd.splat_f32s(1.0 / self.gain.len() as f32);
         let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
         let rows = vectors_mut::<S>(self.rows);
-        let normalised = vectors_mut::<S>(self.normalised);
-        for (column, inverse) in vectors_mut::<S>(self.inverse).iter_mut().enumerate().take(columns) {
-            let mut mean = zero;
-            for row in rows.chunks_exact(columns) {
-                mean = simd.add_f32s(mean, row[column]);
+        let mut mean = [zero; V];
+        for row in rows.chunks_exact(columns) {
+            let row = &row[column..column + V];
+            for v in 0..V {
+                mean[v] = simd.add_f32s(mean[v], row[v]);
             }
-            mean = simd.mul_f32s(mean, share);
-            let mut variance = zero;
-            for row in rows.chunks_exact(columns) {
-                let away = simd.sub_f32s(row[column], mean);
-                variance = simd.mul_add_e_f32s(away, away, variance);
+        }
+        for v in 0..V {
+            mean[v] = simd.mul_f32s(mean[v], share);
+        }
+        let mut variance = [zero; V];
+        for row in rows.chunks_exact(columns) {
+            let row = &row[column..column + V];
+            for v in 0..V {
+                let away = simd.sub_f32s(row[v], mean[v]);
+                variance[v] = simd.mul_add_e_f32s(away, away, variance[v]);
             }
-            let variance = simd.mul_add_e_f32s(variance, share, simd.splat_f32s(EPSILON));
-            *inverse = simd.div_f32s(one, simd.sqrt_f32s(variance));
-            let affine = self.gain.iter().zip(self.shift);
-            let both = rows.chunks_exact_mut(columns).zip(normalised.chunks_exact_mut(columns));
-            for ((row, normalised), (&gain, &shift)) in both.zip(affine) {
-                let n = simd.mul_f32s(simd.sub_f32s(row[column], mean), *inverse);
-                normalised[column] = n;
-                let sum = simd.mul_add_e_f32s(simd.splat_f32s(gain), n, simd.splat_f32s(shift));
-                row[column] = simd.max_f32s(sum, zero);
+        }
+        let mut inverse = [zero; V];
+        for v in 0..V {
+            let variance = simd.mul_add_e_f32s(variance[v], share, simd.splat_f32s(EPSILON));
+            inverse[v] = simd.div_f32s(one, simd.sqrt_f32s(variance));
+        }
+        vectors_mut::<S>(self.inverse)[column..column + V].copy_from_slice(&inverse);
+        let affine = self.gain.iter().zip(self.shift);
+        let normalised = vectors_mut::<S>(self.normalised).chunks_exact_mut(columns);
+        for ((row, normalised), (&gain, &shift)) in rows.chunks_exact_mut(columns).zip(normalised).zip(affine)
+        {
+            let (row, normalised) = (&mut row[column..column + V], &mut normalised[column..column + V]);
+            let (gain, shift) = (simd.splat_f32s(gain), simd.splat_f32s(shift));
+            for v in 0..V {
+                let n = simd.mul_f32s(simd.sub_f32s(row[v], mean[v]), inverse[v]);
+                normalised[v] = n;
+                row[v] = simd.max_f32s(simd.mul_add_e_f32s(gain, n, shift), zero);
             }
         }
     }
@@ -79,25 +113,49 @@ impl WithSimd for NormaliseGradient<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let columns = self.width / S::F32_LANES;
+        let mut column = 0;
+        while column + 2 <= columns {
+            self.columns::<S, 2>(simd, column);
+            column += 2;
+        }
+        if column < columns {
+            self.columns::<S, 1>(simd, column);
+        }
+    }
+}
+
+impl NormaliseGradient<'_> {
+    /// Some vectors of samples, whose sums do not wait for one another.
+    #[inline(always)]
+    fn columns<S: Simd, const V: usize>(&mut self, simd: S, column: usize) {
         let columns = self.width / S::F32_LANES;
         let share = simd.splat_f32s(1.0 / self.gain.len() as f32);
         let rows = vectors_mut::<S>(self.rows);
         let normalised = vectors::<S>(self.normalised);
-        for (column, &inverse) in vectors::<S>(self.inverse).iter().enumerate().take(columns) {
-            let (mut sum, mut dot) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
-            let both = rows.chunks_exact_mut(columns).zip(normalised.chunks_exact(columns));
-            for ((row, normalised), &gain) in both.zip(self.gain) {
-                let e = simd.mul_f32s(simd.splat_f32s(gain), row[column]);
-                row[column] = e;
-                sum = simd.add_f32s(sum, e);
-                dot = simd.mul_add_e_f32s(e, normalised[column], dot);
+        let inverse = &vectors::<S>(self.inverse)[column..column + V];
+        let (mut sum, mut dot) = ([simd.splat_f32s(0.0); V], [simd.splat_f32s(0.0); V]);
+        let both = rows.chunks_exact_mut(columns).zip(normalised.chunks_exact(columns));
+        for ((row, normalised), &gain) in both.zip(self.gain) {
+            let (row, normalised) = (&mut row[column..column + V], &normalised[column..column + V]);
+            let gain = simd.splat_f32s(gain);
+            for v in 0..V {
+                let e = simd.mul_f32s(gain, row[v]);
+                row[v] = e;
+                sum[v] = simd.add_f32s(sum[v], e);
+                dot[v] = simd.mul_add_e_f32s(e, normalised[v], dot[v]);
             }
-            let (mean, slope) = (simd.mul_f32s(sum, share), simd.mul_f32s(dot, share));
-            for (row, normalised) in rows.chunks_exact_mut(columns).zip(normalised.chunks_exact(columns)) {
-                let rest = simd.sub_f32s(row[column], mean);
-                let rest = simd.sub_f32s(rest, simd.mul_f32s(normalised[column], slope));
-                row[column] = simd.mul_f32s(inverse, rest);
+        }
+        for v in 0..V {
+            (sum[v], dot[v]) = (simd.mul_f32s(sum[v], share), simd.mul_f32s(dot[v], share));
+        }
+        for (row, normalised) in rows.chunks_exact_mut(columns).zip(normalised.chunks_exact(columns)) {
+            let (row, normalised) = (&mut row[column..column + V], &normalised[column..column + V]);
+            for v in 0..V {
+                let rest = simd.sub_f32s(row[v], sum[v]);
+                let rest = simd.sub_f32s(rest, simd.mul_f32s(normalised[v], dot[v]));
+                row[v] = simd.mul_f32s(inverse[v], rest);
             }
         }
     }

@@ -46,6 +46,7 @@ pub(crate) struct Left<'a> {
 /// The initial value of the sum.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'a> {
+    Zero,
     /// One number per row.
     Bias(&'a [f32]),
     /// The present contents of C.
@@ -110,6 +111,7 @@ impl Product<'_> {
                     *sums = [simd.splat_f32s(bias); V];
                 }
             }
+            Start::Zero => {}
             Start::Out => {
                 for r in 0..R {
                     let out =

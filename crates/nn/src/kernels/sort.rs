@@ -8,7 +8,7 @@ use pulp::{Simd, WithSimd};
 use super::vectors_mut;
 
 /// The comparators (low, high) that sort `n` rows, in order.
-pub(crate) fn network(n: usize) -> Vec<(usize, usize)> {
+pub(crate) fn comparators(n: usize) -> Vec<(usize, usize)> {
     let mut comparators = Vec::new();
     // Batcher's network for the next power of two. Rows from n on stand for +∞: they never move and are left out.
     let mut p = 1;
@@ -31,7 +31,7 @@ pub(crate) fn network(n: usize) -> Vec<(usize, usize)> {
 
 /// Sorts rows of `width` lanes, in place, in groups of `n_quantiles` rows: one group per action.
 pub(crate) struct Sort<'a> {
-    pub network: &'a [(usize, usize)],
+    pub comparators: &'a [(usize, usize)],
     pub n_quantiles: usize,
     pub width: usize,
     pub rows: &'a mut [f32],
@@ -45,7 +45,7 @@ impl WithSimd for Sort<'_> {
         let columns = self.width / S::F32_LANES;
         for action in self.rows.chunks_exact_mut(self.n_quantiles * self.width) {
             let rows = vectors_mut::<S>(action);
-            for &(low, high) in self.network {
+            for &(low, high) in self.comparators {
                 let (below, above) = rows.split_at_mut(high * columns);
                 let below = &mut below[low * columns..][..columns];
                 for (x, y) in below.iter_mut().zip(&mut above[..columns]) {
@@ -65,7 +65,7 @@ mod tests {
     fn the_network_sorts_every_pattern_of_zeros_and_ones() {
         // The 0–1 principle: a network that sorts these sorts everything.
         for n in 1..=14 {
-            let network = network(n);
+            let network = comparators(n);
             for pattern in 0_u32..1 << n {
                 let mut bits: Vec<u32> = (0..n).map(|i| pattern >> i & 1).collect();
                 for &(low, high) in &network {
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_network_has_batchers_size_for_powers_of_two() {
         // (p² − p + 4) 2^(p−2) − 1 comparators for n = 2^p.
-        assert_eq!([2, 4, 8, 16, 32, 64].map(|n| network(n).len()), [1, 5, 19, 63, 191, 543]);
+        assert_eq!([2, 4, 8, 16, 32, 64].map(|n| comparators(n).len()), [1, 5, 19, 63, 191, 543]);
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
                 };
                 let raw: Vec<f32> = (0..2 * k * width).map(|_| random()).collect();
                 let mut rows = raw.clone();
-                kernels.run(Sort { network: &network(k), n_quantiles: k, width, rows: &mut rows });
+                kernels.run(Sort { comparators: &comparators(k), n_quantiles: k, width, rows: &mut rows });
                 for (action, lane) in [(0, 0), (0, 31), (1, 5), (1, 16)] {
                     let column = |rows: &[f32]| -> Vec<f32> {
                         (0..k).map(|j| rows[(action * k + j) * width + lane]).collect()
