@@ -228,7 +228,8 @@ def _codes(column: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]]:
     if column.dtype.kind == "f":
         values, places = np.unique(column, return_inverse=True)
         codes = np.where(np.isnan(column), -1, places.reshape(-1))
-        return np.require(codes, np.int64, ["C"]), [str(value) for value in values.tolist()]
+        # Not a number is no name, and stands last.
+        return np.require(codes, np.int64, ["C"]), [str(value) for value in values[~np.isnan(values)].tolist()]
     numbers: dict[Any, int] = {}
     labels: list[str] = []
     codes = np.empty(len(column), np.int64)

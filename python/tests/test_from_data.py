@@ -70,6 +70,20 @@ def test_columns_may_be_left_out_and_have_gaps_where_an_episode_ends():
     assert binned.cut_points == {"reward": (-4.5, 0.0)}
 
 
+def test_a_column_with_gaps_becomes_numbers_and_no_state_called_nan():
+    # pandas turns whole numbers with gaps into floating-point numbers.
+    log = {
+        "episode": [1, 1, 2, 2],
+        "state": [0, 1, 0, 1],
+        "action": ["a", "b", "a", "b"],
+        "reward": [1.0, 2.0, 1.0, 3.0],
+        "next_state": [1.0, float("nan"), 1.0, float("nan")],
+        "done": [False, True, False, True],
+    }
+    # Where states are numbers, the end has one, too.
+    assert bqrl.fit(log).problem.states == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [

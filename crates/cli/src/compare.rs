@@ -9,6 +9,7 @@ use bqrl_math::buffer::check_tau;
 
 use crate::failure::Failure;
 use crate::interrupt::Writes;
+use crate::outputs;
 use crate::pictures;
 use crate::plan::check_figure_path;
 use crate::policies;
@@ -38,6 +39,9 @@ pub struct CompareArgs {
     /// Draw the laws of the return
     #[arg(long, value_name = "FILE.svg|png")]
     plot: Option<PathBuf>,
+    /// Replace the file of --plot, whatever it is
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -50,6 +54,8 @@ pub fn run(args: &CompareArgs) -> Result<String, Failure> {
     }
     if let Some(path) = &args.plot {
         check_figure_path(path)?;
+        outputs::check_folder(path)?;
+        outputs::check(path, args.force, outputs::Kind::Figure)?;
     }
     let problem = problem::load(&args.flags.config(&args.problem)?)?;
     let one_level = if let [tau] = args.tau[..] { Some(tau) } else { None };

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use bqrl_mdp::csv;
-use bqrl_mdp::log::{Binned, Cut, Fitted, LogError, Options, fit};
+use bqrl_mdp::log::{Binned, Cut, Fitted, LogError, Options, column_names, fit};
+use bqrl_mdp::records::RecordError;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -97,6 +98,9 @@ pub fn run(args: &FitArgs) -> Result<String, Failure> {
         let failure = Failure::usage(format!("reading {named}: {error}"));
         match error {
             LogError::TooManyPairs { .. } => failure.hint("--bins state=N puts states into N bins"),
+            LogError::Records(RecordError::MissingColumns { .. }) => {
+                failure.hint(format!("columns are found by these names: {}", column_names()))
+            }
             _ => failure,
         }
     })?;
@@ -132,7 +136,7 @@ fn check_output(log: &Path, out: &Path, force: bool) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{} would be overwritten: it is the log", out.display())));
     }
     outputs::check_folder(out)?;
-    outputs::check(out, force, outputs::Table::Fitted)
+    outputs::check(out, force, outputs::Kind::Fitted)
 }
 
 fn counted(n: usize, what: &str) -> String {

@@ -1,7 +1,7 @@
 //! Files that are written where the user says.
 //!
-//! One rule for tables: a file that exists is replaced only if it is a table of the same kind that bqrl wrote, which its first line
-//! tells, or with `--force` (`overwrite=True` in Python).
+//! One rule for tables and figures: a file that exists is replaced only if it is one of the same kind that bqrl wrote, which its first
+//! bytes tell, or with `--force` (`overwrite=True` in Python).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,44 +9,49 @@ use std::path::Path;
 
 use bqrl_mdp::csv::is_counted_header;
 use bqrl_mdp::plan::export::{COLUMNS, COMPACT_COLUMNS};
+use bqrl_report::figure::Figure;
 
 use crate::failure::Failure;
 
-/// The longest first line of a table of ours.
-const LONGEST: u64 = 200;
+/// As much of a file as tells whether it is ours.
+const START: u64 = 1 << 16;
 
-/// A kind of table.
+/// A kind of file.
 #[derive(Clone, Copy, Debug)]
-pub enum Table {
+pub enum Kind {
     /// An MDP file with counts, of `bqrl fit`.
     Fitted,
     /// Policies, of `bqrl plan`.
     Policies,
+    /// Figures, of `--plot`.
+    Figure,
 }
 
-impl Table {
-    fn begins(self, line: &str) -> bool {
+impl Kind {
+    fn begins(self, start: &[u8]) -> bool {
+        let first = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = std::str::from_utf8(first).unwrap_or_default().trim_end();
         match self {
             Self::Fitted => is_counted_header(line),
             Self::Policies => [COLUMNS, COMPACT_COLUMNS].iter().any(|columns| line == columns.join(",")),
+            Self::Figure => Figure::is_ours(start),
         }
     }
 
-    /// Whether a table may be written there: nothing is there yet, or an empty file, or a table of this kind, or no regular file at all.
+    /// Whether such a file may be written there: nothing is there yet, or an empty file, or one of this kind, or no regular file at all.
     pub fn may_replace(self, path: &Path) -> io::Result<bool> {
         if !path.is_file() {
             return Ok(true);
         }
         let mut start = Vec::new();
-        File::open(path)?.take(LONGEST).read_to_end(&mut start)?;
-        let first = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        Ok(start.is_empty() || std::str::from_utf8(first).is_ok_and(|line| self.begins(line.trim_end())))
+        File::open(path)?.take(START).read_to_end(&mut start)?;
+        Ok(start.is_empty() || self.begins(&start))
     }
 }
 
 /// Refuses to replace a file of another kind.
-pub(crate) fn check(path: &Path, force: bool, table: Table) -> Result<(), Failure> {
-    let allowed = if force { Ok(true) } else { table.may_replace(path) };
+pub(crate) fn check(path: &Path, force: bool, kind: Kind) -> Result<(), Failure> {
+    let allowed = if force { Ok(true) } else { kind.may_replace(path) };
     if allowed.map_err(|error| Failure::runtime(format!("reading {}: {error}", path.display())))? {
         return Ok(());
     }

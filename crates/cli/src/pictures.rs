@@ -167,7 +167,7 @@ pub fn counts(problem: &Problem) -> Option<Figure> {
         measure: problem.name.clone(),
         columns: ("action".into(), problem.actions.clone()),
         rows: (problem.state_axis().to_owned(), states),
-        panels: vec![HeatPanel { heading: String::new(), cells }],
+        panels: vec![HeatPanel { heading: String::new(), cells, notes: Vec::new() }],
         note: "Hatched: never.".into(),
     }))
 }

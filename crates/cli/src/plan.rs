@@ -64,8 +64,8 @@ pub struct PlanArgs {
     /// replaced only if `bqrl plan` wrote it as CSV, or with --force
     #[arg(long, value_name = "FILE.csv|xlsx")]
     policy: Option<PathBuf>,
-    /// Replace the file of --policy, whatever it is
-    #[arg(long, requires = "policy")]
+    /// Replace the files of --policy, --plot and --plot-law, whatever they are
+    #[arg(long)]
     force: bool,
     /// Write the policies of --policy with ranges of the collected reward, and only where they can come
     #[arg(long, requires = "policy")]
@@ -195,9 +195,9 @@ fn check_outputs(args: &PlanArgs) -> Result<(), Failure> {
     for path in [&args.policy, &args.plot, &args.plot_law].into_iter().flatten() {
         outputs::check_folder(path)?;
         let target = place(path);
-        if Some(path) == args.policy.as_ref() {
-            outputs::check(path, args.force, outputs::Table::Policies)?;
-        }
+        let is_policy = Some(path) == args.policy.as_ref();
+        let kind = if is_policy { outputs::Kind::Policies } else { outputs::Kind::Figure };
+        outputs::check(path, args.force, kind)?;
         let special = target.as_ref().is_some_and(|path| path.exists() && !path.is_file());
         if !special && taken.contains(&target) {
             return Err(Failure::usage(format!(

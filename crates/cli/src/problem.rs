@@ -6,8 +6,10 @@ use bqrl_lab::batch::{PrepareError, Prepared, load as load_task};
 use bqrl_lab::config::{Config, ConfigError, ProblemConfig, StartState};
 use bqrl_lab::task::Task;
 use bqrl_mdp::csv::CsvError;
+use bqrl_mdp::log::find_columns;
 use bqrl_mdp::model::Problem;
 use bqrl_mdp::problems::ProblemError;
+use bqrl_mdp::records::RecordError;
 
 use crate::failure::Failure;
 use crate::terminal::say;
@@ -111,6 +113,13 @@ fn gymnasium_id(name: &str) -> Option<&str> {
     name.strip_prefix("gym:").filter(|id| !id.is_empty()).or(versioned.then_some(name))
 }
 
+/// A header with columns for episodes, actions and rewards.
+fn looks_like_a_log(header: &str) -> bool {
+    let names: Vec<String> =
+        header.trim_matches('"').split([',', ';', '\t', '|']).map(|name| name.trim().to_owned()).collect();
+    find_columns(&names).is_ok()
+}
+
 fn failure(error: &ConfigError, config: &ProblemConfig) -> Failure {
     let hint = match error {
         ConfigError::Problem(ProblemError::UnknownProblem { .. }) if gymnasium_id(&config.name).is_some() => {
@@ -128,6 +137,14 @@ fn failure(error: &ConfigError, config: &ProblemConfig) -> Failure {
         ConfigError::Game { name } => format!("`bqrl train {name}` learns it, `bqrl play {name}` shows it"),
         ConfigError::Python { .. } => {
             "`python -m bqrl train --resume RUN` resumes it, bqrl.load(RUN) opens it in Python".to_owned()
+        }
+        ConfigError::File {
+            error: CsvError::Records(RecordError::MissingColumns { header, .. }), ..
+        } if looks_like_a_log(header) => {
+            format!(
+                "if this is a log of episodes, `bqrl fit {} --out MODEL.csv` makes a table of it",
+                config.name
+            )
         }
         ConfigError::File { error: CsvError::Sum { .. }, .. } if !config.normalise => {
             "--normalise scales probabilities that miss 1 by rounding".to_owned()

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bqrl_lab::coverage::{CASES, CONFIDENCE, Case, SIZES, TAU, Trial, optimum, problem, trial};
-use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Over};
+use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Kind, Over};
 use bqrl_report::figure::Figure;
 use bqrl_report::statistics::CurvePoint;
 use bqrl_runs::shared_dir::SharedDir;
@@ -25,15 +25,16 @@ const LARGEST: u64 = 1 << 24;
 struct Cell {
     problem: String,
     best: f64,
+    /// The least P(R < best).
+    below: f64,
     trials: Vec<Trial>,
 }
 
 /// How many logs of a size: thousands of short ones, few of the long ones, which take longest and vary least.
 fn logs(episodes: usize, quick: bool) -> u64 {
     let full = match episodes {
-        0..=1_500 => 1_000,
-        1_501..=5_000 => 100,
-        _ => 20,
+        0..=5_000 => 1_000,
+        _ => 100,
     };
     if quick { full / 20 } else { full }
 }
@@ -72,8 +73,9 @@ fn cell(root: &Path, case: &Case, episodes: usize, logs: u64) -> Result<Cell, Fa
         return Ok(cell);
     }
     let truth = problem(case);
-    let trials = (0..logs).into_par_iter().map(|seed| trial(&truth, episodes, seed)).collect();
-    let cell = Cell { problem: case.0.to_owned(), best: optimum(&truth), trials };
+    let best = optimum(&truth);
+    let trials = (0..logs).into_par_iter().map(|seed| trial(&truth, &best, episodes, seed)).collect();
+    let cell = Cell { problem: case.0.to_owned(), best: best.value, below: best.below, trials };
     let bytes = serde_json::to_vec(&cell).expect("plain numbers and text serialise");
     atomic::write(&path, &bytes).map_err(Failure::runtime)?;
     Ok(cell)
@@ -123,7 +125,47 @@ fn page(written_by: &str, cells: &[Cell]) -> String {
             two(cell.best)
         );
     }
+    out + &limits(cells)
+}
+
+/// Could anyone promise the optimum itself?
+fn limits(cells: &[Cell]) -> String {
+    let largest = cells.iter().map(Cell::episodes).max().unwrap_or(0);
+    let mut out = format!(
+        "\n## Could anyone promise the optimum?\n\n\
+         A promise of the optimum must show P(R < optimum) < τ. Suppose that the best policy were known beforehand and had not to be found in the \
+         log: then all {largest} episodes could check it. The sd is that of its estimated P(R < optimum) over the logs. A test that errs in {} % of the logs, \
+         and relies on the normal law, needs a margin of {Z} sd, and finds it in the last column's share of the logs. No promise can be expected to do better.\n\n\
+         | problem | optimum | its P(R < optimum) | margin to τ | sd of the estimate | margin / sd | could be promised |\n|---|---|---|---|---|---|---|\n",
+        number((100.0 * (1.0 - CONFIDENCE)).round())
+    );
+    for cell in cells.iter().filter(|cell| cell.episodes() == largest) {
+        let mean = cell.mean(|trial| trial.best_below);
+        let n = cell.trials.len() as f64;
+        let sd = (cell.mean(|trial| (trial.best_below - mean).powi(2)) * n / (n - 1.0).max(1.0)).sqrt();
+        let margin = TAU - cell.below;
+        let (ratio, share) = match sd {
+            0.0 => ("–".to_owned(), 1.0),
+            _ => (format!("{:.1}", margin / sd), normal_below(margin / sd - Z)),
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {} | {:.4} | {margin:.4} | {sd:.4} | {ratio} | {:.0} % |",
+            cell.problem,
+            number(cell.best),
+            cell.below,
+            100.0 * share
+        );
+    }
     out
+}
+
+/// The 95th percentile of the normal law.
+const Z: f64 = 1.645;
+
+/// Φ, to three digits: the logistic approximation of Bowling et al. (2009).
+fn normal_below(z: f64) -> f64 {
+    1.0 / (1.0 + (-1.5976 * z - 0.07056 * z.powi(3)).exp())
 }
 
 fn draw(cells: &[Cell], sizes: &[usize]) -> Figure {
@@ -132,7 +174,11 @@ fn draw(cells: &[Cell], sizes: &[usize]) -> Figure {
         let curve = |label: &str, colour: usize, dotted: bool, of: &dyn Fn(&Cell) -> f64| Curve {
             label: label.to_owned(),
             colour,
-            dotted,
+            kind: match (label, dotted) {
+                ("optimum", _) => Kind::Reference,
+                (_, true) => Kind::Second,
+                (_, false) => Kind::Method,
+            },
             points: own
                 .iter()
                 .enumerate()
@@ -148,6 +194,8 @@ fn draw(cells: &[Cell], sizes: &[usize]) -> Figure {
                 marked: None,
             },
             from_zero: false,
+            steps: false,
+            marks: Vec::new(),
             curves: vec![
                 curve("optimum", 3, true, &|cell| cell.best),
                 curve("plain estimate", 1, true, &|cell| cell.mean(|trial| trial.estimate)),
@@ -163,6 +211,7 @@ fn draw(cells: &[Cell], sizes: &[usize]) -> Figure {
         problem: format!("five problems, means over simulated logs, {} % confidence", 100.0 * CONFIDENCE),
         panels: CASES.iter().map(panel).collect(),
         shared_scale: false,
-        note: "Dotted: what is said. Solid: what the policy is truly worth.".into(),
+        note: "thin, hollow marks: what is said; thick: what the policy is truly worth; dots: the optimum"
+            .into(),
     })
 }

@@ -91,6 +91,14 @@ fn mistakes_in_a_log_are_one_line_and_nothing_is_written() {
         );
         assert_eq!(desk.names(), ["log.csv"]);
     }
+    // Names that are not known: the hint lists those that are. A log where a table is wanted: the hint names the command.
+    desk.write("log.csv", "Fall;Zustand;Aktion;Gewinn\n1;a;x;1,5\n");
+    let said = desk.run(&["fit", "log.csv"]);
+    assert!(said.stderr.contains("hint: columns are found by these names: episode/"), "{}", said.stderr);
+    desk.write("log.csv", LOG);
+    let said = desk.run(&["plan", "log.csv"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("`bqrl fit log.csv --out MODEL.csv`"), "{}", said.stderr);
     let said = desk.run(&["fit", "log.csv", "--bins", "action=3"]);
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("want state=N or reward=N"), "{}", said.stderr);
@@ -333,6 +341,27 @@ fn a_policy_is_written_as_a_spreadsheet() {
     let said = desk.run(&["plan", "gamble-chain", "--policy", "one.xlsx"]);
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("hint: --force"), "{}", said.stderr);
+}
+
+#[test]
+fn a_picture_is_replaced_only_if_it_is_one_of_ours() {
+    let desk = Desk::new();
+    for name in ["photo.png", "drawing.svg"] {
+        for command in [
+            &["plan", "gamble-chain", "--tau", "0.5", "--plot"][..],
+            &["plan", "gamble-chain", "--tau", "0.5", "--plot-law"],
+            &["compare", "gamble-chain", "--policy", "safe", "--plot"],
+        ] {
+            desk.write(name, "<svg>precious</svg>");
+            let with = |more: &'static [&'static str]| [command, &[name], more].concat();
+            let said = desk.refusal(&with(&[]));
+            assert!(said.contains(name) && said.contains("--force"), "{said}");
+            assert_eq!(desk.read(name), "<svg>precious</svg>");
+            desk.ok(&with(&["--force"]));
+            // Now it is ours.
+            desk.ok(&with(&[]));
+        }
+    }
 }
 
 #[test]

@@ -244,7 +244,10 @@ pub fn solve<'a>(
     progress: Progress<'a>,
     note: &dyn Fn(&TooManyReturns),
 ) -> Result<Answer<'a>, PlanError> {
-    let confident = request.confidence.map(|confidence| confident(problem, confidence)).transpose()?;
+    let confident = request
+        .confidence
+        .map(|confidence| confident(problem, confidence, request.levels.len()))
+        .transpose()?;
     let (planner, above) = planners(problem, request.grid, progress, note)?;
     // The first pass is done; its cost predicts that of the next ones.
     let levels = request.levels.len().max(1) as u64;
@@ -267,13 +270,10 @@ pub fn solve<'a>(
         };
         let (mut policy, mut evaluation) = (Returned::Planned(plain.0.clone()), plain.1.clone());
         let promise = confident.as_ref().map(|(confident, confidence)| {
-            let mut certified = confident.certified(tau);
+            // Policies belong to the requested objective, and so do all promises.
             let promised = buffer.map(|buffer| confident.certified_buffered(tau, buffer.beta()));
+            let certified = promised.map_or_else(|| confident.certified(tau), |(_, certified)| certified);
             if !certified.nothing {
-                // Policies belong to the requested objective, and so do all promises.
-                if let Some((_, target)) = promised {
-                    (certified.value, certified.below) = (target, confident.below(target));
-                }
                 policy = Returned::Confident(confident.policy(certified.value));
                 evaluation = planner.evaluate(&policy);
             }
@@ -296,13 +296,13 @@ pub fn solve<'a>(
     Ok(Answer { planner, solved })
 }
 
-fn confident(problem: &Problem, confidence: f64) -> Result<(ConfidentPlan, f64), PlanError> {
+fn confident(problem: &Problem, confidence: f64, levels: usize) -> Result<(ConfidentPlan, f64), PlanError> {
     if !(confidence > 0.0 && confidence < 1.0) {
         return Err(PlanError::Confidence { confidence });
     }
     let name = || problem.name.clone();
     let counts = problem.data.counts.as_ref().ok_or_else(|| PlanError::NoCounts { name: name() })?;
-    let plan = ConfidentPlan::new(problem, counts, confidence, Construction::Bets)
+    let plan = ConfidentPlan::new(problem, counts, confidence, levels, Construction::Bets)
         .map_err(|error| PlanError::Confident { name: name(), error })?;
     Ok((plan, confidence))
 }

@@ -8,13 +8,19 @@
 //! One forward pass over the reward collected so far. The mass that reaches a terminal state or the horizon is the law.
 //! Tails of a state's mass with a total below [`TAIL`] are dropped; together they are below the rounding error.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bqrl_math::law::ReturnLaw;
 
 use crate::model::Model;
 use crate::returns::{Compiled, Ladder, Ladders, Rounding, Step, TooManyReturns};
 use crate::trajectory::AugmentedInput;
+
+/// A model with at most this many points (h, s, c) asks policies about all of them before the pass: many at a time instead of the
+/// few of a stage. With more, only the points that a policy visits are asked about.
+const SMALL: usize = 4096;
+/// Questions at a time: enough for a network to be busy, few enough for the answers to stay in the cache.
+const AT_ONCE: usize = 192;
 
 /// Mass at either end of a state's distribution that is dropped.
 const TAIL: f64 = 1e-18;
@@ -89,25 +95,30 @@ pub struct Evaluator {
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) ladders: Arc<Ladders>,
     pub(crate) rounding: Rounding,
+    /// The points of a small model, found when they are first needed.
+    points: Arc<OnceLock<Option<Rungs>>>,
 }
+
+/// For each stage and state, the rungs of the rewards that can have been collected there, rising.
+type Rungs = Vec<Vec<Vec<i64>>>;
 
 impl Evaluator {
     /// Finds the set of possible returns once.
     pub fn new(model: &Model) -> Result<Self, TooManyReturns> {
         let compiled = Compiled::new(model);
         let ladders = Ladders::exact(&compiled)?;
-        Ok(Self { compiled: Arc::new(compiled), ladders: Arc::new(ladders), rounding: Rounding::Exact })
+        Ok(Self::new_with(&Arc::new(compiled), &Arc::new(ladders), Rounding::Exact))
     }
 
     /// Rounds rewards down to about `grid` values of the return: laws are then lower bounds.
     pub fn rounded_down(model: &Model, grid: usize) -> Self {
         let compiled = Compiled::new(model);
         let ladders = Ladders::rounded(&compiled, grid, Rounding::Down);
-        Self { compiled: Arc::new(compiled), ladders: Arc::new(ladders), rounding: Rounding::Down }
+        Self::new_with(&Arc::new(compiled), &Arc::new(ladders), Rounding::Down)
     }
 
     pub(crate) fn new_with(compiled: &Arc<Compiled>, ladders: &Arc<Ladders>, rounding: Rounding) -> Self {
-        Self { compiled: compiled.clone(), ladders: ladders.clone(), rounding }
+        Self { compiled: compiled.clone(), ladders: ladders.clone(), rounding, points: Arc::default() }
     }
 
     /// False if rewards were rounded.
@@ -120,9 +131,18 @@ impl Evaluator {
         forward(&self.compiled, &self.ladders.collected, policy, |_, _, _| {})
     }
 
-    /// The law of every policy's return.
+    /// The law of every policy's return. Policies may be asked about points that they do not visit.
     pub fn evaluate_all(&self, policies: &dyn Policies) -> Vec<Evaluation> {
-        forward_all(&self.compiled, &self.ladders.collected, policies, |_, _, _| {})
+        let Self { compiled, ladders, .. } = self;
+        let collected = &ladders.collected;
+        let points = self.points.get_or_init(|| reachable_rungs(compiled, collected, SMALL));
+        match points {
+            Some(points) => {
+                let known = Known::ask(compiled, collected, policies, points);
+                forward_all(compiled, collected, &known, |_, _, _| {})
+            }
+            None => forward_all(compiled, collected, &Asked { collected, policies }, |_, _, _| {}),
+        }
     }
 
     /// For each stage and state, the rewards that can have been collected there under some policy, rising.
@@ -228,14 +248,85 @@ pub(crate) fn forward(
     policy: &dyn Policy,
     visit: impl FnMut(usize, usize, &Mass),
 ) -> Evaluation {
-    forward_all(compiled, collected, &Alone(policy), visit).pop().expect("one policy was asked")
+    let asked = Asked { collected, policies: &Alone(policy) };
+    forward_all(compiled, collected, &asked, visit).pop().expect("one policy was asked")
+}
+
+/// Answers for the points that a forward pass comes to.
+trait Answers {
+    fn n_policies(&self) -> usize;
+    /// The choices of policies at (state, rung) of a stage, in the order of the questions.
+    fn answer(&self, stage: usize, asked: &[(usize, usize, i64)]) -> Vec<Choice>;
+}
+
+/// Policies that are asked stage by stage.
+struct Asked<'a> {
+    collected: &'a Ladder,
+    policies: &'a dyn Policies,
+}
+
+impl Answers for Asked<'_> {
+    fn n_policies(&self) -> usize {
+        self.policies.n_policies()
+    }
+
+    fn answer(&self, stage: usize, asked: &[(usize, usize, i64)]) -> Vec<Choice> {
+        let x = |state, rung| AugmentedInput { stage, state, collected: self.collected.value(stage, rung) };
+        let asked: Vec<_> = asked.iter().map(|&(policy, state, rung)| (policy, x(state, rung))).collect();
+        self.policies.decide_all(&asked)
+    }
+}
+
+/// The choices of policies at all points of a small model.
+struct Known<'a> {
+    points: &'a Rungs,
+    n_policies: usize,
+    /// For each stage and state, the place of its first choice; those of policy 0 at all rungs, of policy 1, ….
+    first: Vec<Vec<usize>>,
+    choices: Vec<Choice>,
+}
+
+impl<'a> Known<'a> {
+    fn ask(compiled: &Compiled, collected: &Ladder, policies: &dyn Policies, points: &'a Rungs) -> Self {
+        let n_policies = policies.n_policies();
+        let mut asked = Vec::new();
+        let mut first = vec![vec![0; compiled.n_states]; points.len()];
+        for (stage, states) in points.iter().enumerate() {
+            for &state in &compiled.alive[stage] {
+                let state = state as usize;
+                first[stage][state] = asked.len();
+                for policy in 0..n_policies {
+                    let values = states[state].iter().map(|&rung| collected.value(stage, rung));
+                    asked
+                        .extend(values.map(|collected| (policy, AugmentedInput { stage, state, collected })));
+                }
+            }
+        }
+        let choices = asked.chunks(AT_ONCE).flat_map(|asked| policies.decide_all(asked)).collect();
+        Self { points, n_policies, first, choices }
+    }
+}
+
+impl Answers for Known<'_> {
+    fn n_policies(&self) -> usize {
+        self.n_policies
+    }
+
+    fn answer(&self, stage: usize, asked: &[(usize, usize, i64)]) -> Vec<Choice> {
+        let choice = |&(policy, state, rung): &(usize, usize, i64)| {
+            let rungs = &self.points[stage][state];
+            let place = rungs.binary_search(&rung).expect("every point was asked about");
+            self.choices[self.first[stage][state] + policy * rungs.len() + place].clone()
+        };
+        asked.iter().map(choice).collect()
+    }
 }
 
 /// The forward pass of several policies, side by side.
 fn forward_all(
     compiled: &Compiled,
     collected: &Ladder,
-    policies: &dyn Policies,
+    policies: &dyn Answers,
     mut visit: impl FnMut(usize, usize, &Mass),
 ) -> Vec<Evaluation> {
     let mut passes: Vec<Pass> =
@@ -248,11 +339,10 @@ fn forward_all(
                 let mass = &mut pass.now[state];
                 mass.trim();
                 visit(stage, state, mass);
-                let x = |(rung, _)| AugmentedInput { stage, state, collected: collected.value(stage, rung) };
-                asked.extend(mass.atoms().map(|atom| (policy, x(atom))));
+                asked.extend(mass.atoms().map(|(rung, _)| (policy, state, rung)));
             }
         }
-        let mut choices = policies.decide_all(&asked).into_iter();
+        let mut choices = policies.answer(stage, &asked).into_iter();
         for state in states() {
             for pass in &mut passes {
                 pass.leave(stage, state, &mut choices);
@@ -390,30 +480,45 @@ fn move_block(block: &[f64], rung: i64, share: f64, step: &Step, to: &mut Mass) 
 
 /// For each stage and state, the rewards that can have been collected there under some policy, rising.
 fn reachable(compiled: &Compiled, collected: &Ladder) -> Vec<Vec<Vec<f64>>> {
+    let rungs = reachable_rungs(compiled, collected, usize::MAX).expect("no number is larger");
+    let of_stage = |(stage, states): (usize, Vec<Vec<i64>>)| {
+        let values = |rungs: Vec<i64>| {
+            let mut values: Vec<f64> = rungs.into_iter().map(|rung| collected.value(stage, rung)).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values
+        };
+        states.into_iter().map(values).collect()
+    };
+    rungs.into_iter().enumerate().map(of_stage).collect()
+}
+
+/// The same as rungs; `None` if there are more than `most` of them where a decision may be due.
+fn reachable_rungs(compiled: &Compiled, collected: &Ladder, most: usize) -> Option<Rungs> {
     let mut now = vec![Mass::default(); compiled.n_states];
     for &(state, _) in &compiled.start {
         now[state].range(0, 1)[0] = 1.0;
     }
-    let mut stages = Vec::with_capacity(compiled.horizon);
+    let mut stages: Rungs = Vec::with_capacity(compiled.horizon);
+    let mut n = 0;
     for stage in 0..compiled.horizon {
+        let rungs = |mass: &Mass| mass.atoms().map(|(rung, _)| rung).collect();
+        stages.push(now.iter().map(rungs).collect());
+        n += compiled.alive[stage].iter().map(|&state| stages[stage][state as usize].len()).sum::<usize>();
+        if n > most {
+            return None;
+        }
         let mut next = vec![Mass::default(); compiled.n_states + 1];
         for &state in &compiled.alive[stage] {
             for action in 0..compiled.n_actions {
                 for t in compiled.transitions(stage, state as usize, action) {
-                    for (rung, _) in now[state as usize].atoms() {
+                    for &rung in &stages[stage][state as usize] {
                         next[t.next as usize].range(collected.step(stage, t.code).apply(rung), 1)[0] = 1.0;
                     }
                 }
             }
         }
-        let values = |mass: &Mass| {
-            let mut values: Vec<f64> = mass.atoms().map(|(rung, _)| collected.value(stage, rung)).collect();
-            values.sort_unstable_by(f64::total_cmp);
-            values
-        };
-        stages.push(now.iter().map(values).collect());
         next.pop();
         now = next;
     }
-    stages
+    Some(stages)
 }

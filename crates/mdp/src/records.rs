@@ -408,7 +408,8 @@ impl Names {
     }
 }
 
-/// Numbers by size, before other text; digits inside a text by size too: `order-2` before `order-10`.
+/// Numbers by size, before other text; then texts that begin with a number and a space, by that number: `-0.5 to 0.25` before `0.25 and more`; digits
+/// inside a text by size too: `order-2` before `order-10`.
 pub(crate) fn natural(a: &str, b: &str) -> std::cmp::Ordering {
     let whole = |text: &str| text.parse::<u64>().ok();
     let real = |text: &str| text.parse::<f64>().ok().filter(|x| x.is_finite());
@@ -418,6 +419,13 @@ pub(crate) fn natural(a: &str, b: &str) -> std::cmp::Ordering {
         (Some(_), None) => return std::cmp::Ordering::Less,
         (None, Some(_)) => return std::cmp::Ordering::Greater,
         (None, None) => {}
+    }
+    let leading = |text: &str| text.split_once(' ').and_then(|(first, _)| real(first));
+    match (leading(a), leading(b)) {
+        (Some(x), Some(y)) if x != y => return x.total_cmp(&y),
+        (Some(_), None) => return std::cmp::Ordering::Less,
+        (None, Some(_)) => return std::cmp::Ordering::Greater,
+        _ => {}
     }
     pieces(a).cmp(&pieces(b)).then_with(|| a.cmp(b))
 }
@@ -524,6 +532,10 @@ mod tests {
         let mut names = ["order-10", "10", "low", "9", "order-2", "-1", "2.5", "Low"];
         names.sort_by(|a, b| natural(a, b));
         assert_eq!(names, ["-1", "2.5", "9", "10", "Low", "low", "order-2", "order-10"]);
+        // Bins of a continuous column.
+        let mut bins = ["0.3 and more", "-2 to -0.5", "0.12345 to 0.3", "-0.5 to 0.12345", "end"];
+        bins.sort_by(|a, b| natural(a, b));
+        assert_eq!(bins, ["-2 to -0.5", "-0.5 to 0.12345", "0.12345 to 0.3", "0.3 and more", "end"]);
     }
 
     #[test]

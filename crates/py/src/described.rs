@@ -77,6 +77,9 @@ pub struct Described {
     pub horizon_is_task: bool,
     pub reward_bounds: Option<(f64, f64)>,
     pub gamma: f64,
+    /// Whether it is known to be the same at all stages: tables only.
+    #[serde(default)]
+    pub stationary: bool,
 }
 
 /// The most numbers in an observation, the most observations, and the most actions: more than any network can take.
@@ -151,6 +154,7 @@ impl Described {
             horizon_is_task: self.horizon_is_task,
             reward_bounds: self.reward_bounds,
             discount: self.gamma,
+            stationary: self.stationary,
             ..EnvSpec::new(&self.name, self.observations.space(), self.n_actions, self.horizon)
         }
     }
@@ -178,6 +182,7 @@ impl Described {
             n_actions: spec.n_actions,
             horizon: spec.horizon,
             horizon_is_task: spec.horizon_is_task,
+            stationary: spec.stationary,
             reward_bounds: spec.reward_bounds,
             gamma: spec.discount,
         }

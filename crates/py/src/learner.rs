@@ -520,6 +520,8 @@ impl Learner {
             Some(problem) => Table::new((**problem).clone()).map_err(value_error)?.spec().clone(),
             None => environment.spec(),
         };
+        // Saved with the model, which may be loaded without its table.
+        let environment = Described { stationary: spec.stationary, ..environment };
         let agent = make_agent(&config, &spec, seed).map_err(setting_error)?;
         Ok(Self {
             agent: Shared::new(agent),

@@ -250,7 +250,7 @@ impl PlannedPolicy {
     ) -> PyResult<()> {
         let Plan { problem, evaluator, solved, .. } = &*self.plan;
         if !overwrite {
-            free(&path, outputs::Table::Policies)?;
+            free(&path, outputs::Kind::Policies)?;
         }
         let chosen = if all { &solved[..] } else { &solved[self.place..=self.place] };
         let policies: Vec<(f64, &Returned)> =
@@ -267,8 +267,8 @@ impl PlannedPolicy {
 }
 
 /// Refuses to replace a file of another kind.
-pub fn free(path: &std::path::Path, table: outputs::Table) -> PyResult<()> {
-    if table.may_replace(path).map_err(os_error)? {
+pub fn free(path: &std::path::Path, kind: outputs::Kind) -> PyResult<()> {
+    if kind.may_replace(path).map_err(os_error)? {
         return Ok(());
     }
     let message = format!("{} exists and is not such a table; overwrite=True replaces it", path.display());

@@ -244,7 +244,7 @@ impl Problem {
     /// Writes the table as an MDP file, with counts if it has them.
     fn write(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         if !overwrite {
-            crate::planning::free(&path, outputs::Table::Fitted)?;
+            crate::planning::free(&path, outputs::Kind::Fitted)?;
         }
         let fill = |out: &mut dyn io::Write| {
             csv::write(&self.inner, out).map_err(|error| io::Error::other(error.to_string()))

@@ -60,14 +60,23 @@ const KNOWN: &[Column] = &[
             "currentstate",
         ],
     ),
-    Column::required("action", &["idaction", "decision", "a"]),
-    Column::required("reward", &["rewards", "payoff", "r"]),
+    Column::required("action", &["actions", "idaction", "act", "decision", "choice", "a"]),
+    Column::required("reward", &["rewards", "rew", "payoff", "profit", "r"]),
     Column::optional(
         "next_state",
         &["next", "idstateto", "stateto", "tostate", "to", "nextobservation", "nextobs", "newstate", "s'"],
     ),
     Column::optional("end", &["done", "terminated", "terminal", "last", "final", "isend"]),
 ];
+/// The names by which the columns of a log are found, for messages.
+pub fn column_names() -> String {
+    let named = |column: &Column| {
+        let names: Vec<&str> = [column.name].iter().chain(column.synonyms).copied().collect();
+        format!("{}{}", names.join("/"), if column.required { "" } else { " (optional)" })
+    };
+    KNOWN.iter().map(named).collect::<Vec<_>>().join(", ")
+}
+
 const EPISODE: usize = 0;
 const STAGE: usize = 1;
 const STATE: usize = 2;
