@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bqrl_lab::reproduce::{Planned, RISK_GAMES, games};
-use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Over};
+use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Kind, Over};
 use bqrl_report::figure::Figure;
 use bqrl_report::statistics::{Estimate, Track, aligned};
+use bqrl_report::study::colour_of;
 use bqrl_runs::reader::{Run, SeedRecord};
 use bqrl_runs::regular;
 use bqrl_runs::run_dir::RunDir;
@@ -186,12 +187,15 @@ fn draw(runs: &[Run]) -> Figure {
         };
         let tracks: Vec<Track<'_>> = run.seeds.iter().map(track).collect();
         let points = aligned(&tracks, 200);
+        let colour = colour_of("qr-dqn").unwrap_or(0);
         CurvePanel {
             heading: run.summary.problem.clone(),
             measure: "mean score".to_owned(),
             over: Over::Numbers("step".to_owned()),
             from_zero: true,
-            curves: vec![Curve { label: "QR-DQN".to_owned(), colour: 0, dotted: false, points }],
+            steps: true,
+            curves: vec![Curve { label: "QR-DQN".to_owned(), colour, kind: Kind::Method, points }],
+            marks: Vec::new(),
         }
     };
     let own = runs.iter().filter(|run| run.summary.algo == "qr-dqn");

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use bqrl_lab::batch::run_all;
 use bqrl_lab::config::Length;
-use bqrl_lab::reproduce::{BeginError, Planned, begin, experiment};
+use bqrl_lab::reproduce::{BeginError, Planned, begin, experiment, longest_first};
 use bqrl_lab::run::RunError;
 use bqrl_report::figure::Figure;
 use bqrl_report::study::Study;
 use bqrl_report::{paper, results};
+use bqrl_runs::atomic;
 use bqrl_runs::reader::Run;
 use bqrl_runs::shared_dir::SharedDir;
 use serde::Serialize;
@@ -28,7 +29,7 @@ enum What {
     FrozenLake,
     /// Both
     All,
-    /// Five games (MinAtar): QR-DQN, and on two of them Deep-BQRL and target tracking at three levels; hours
+    /// Five games (MinAtar): QR-DQN, and on two of them, with a third of the seeds, Deep-BQRL and target tracking at three levels; hours
     Games,
     /// Questions that the paper leaves open: settings, variants, scaling, and the exact limit of its rule
     Studies,
@@ -163,18 +164,20 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
         };
         return Ok(serde_json::to_string(&output).expect("plain numbers and text serialise") + "\n");
     }
-    Ok(format!("{page}\nEverything is in {}\n", root.display()))
+    let html = root.join("results.html");
+    Ok(format!("{page}\nEverything is in {}; one page with all of it: {}\n", root.display(), html.display()))
 }
 
 /// Trains the runs that are not finished. Returns the right to write pages and figures beside them.
 pub fn train(args: &ReproduceArgs, root: &Path, planned: &[Planned]) -> Result<SharedDir, Failure> {
-    let ready = begin(root, planned, args.force).map_err(|error| match &error {
+    let mut ready = begin(root, planned, args.force).map_err(|error| match &error {
         BeginError::OtherSettings { .. } => {
             Failure::usage(error).hint("--force starts it again, --out DIR writes elsewhere")
         }
         error if error.is_usage() => Failure::usage(error),
         error => Failure::runtime(error),
     })?;
+    longest_first(&mut ready);
     let shared = SharedDir::open(root, &["figures"]).map_err(Failure::runtime)?;
     let lengths: Vec<Length> =
         ready.iter().flat_map(|run| run.config.run.seeds.iter().map(|_| run.config.run.length())).collect();
@@ -216,6 +219,9 @@ pub fn write(
     figures: &[(&'static str, Figure)],
 ) -> Result<Vec<PathBuf>, Failure> {
     let mut written = results::write(path, page, figures).map_err(Failure::runtime)?;
+    // The page for readers without the repository: one file, with its figures inside.
+    let html = results::html(page, figures);
+    atomic::write(&path.with_extension("html"), html.as_bytes()).map_err(Failure::runtime)?;
     if let Some(doc) = &args.doc {
         written.extend(results::write(doc, page, figures).map_err(Failure::runtime)?);
     }

@@ -42,7 +42,7 @@ impl Only {
     fn holds(self, part: Part, sweep: &str) -> bool {
         match self {
             Only::Sensitivity => part == Part::Sensitivity,
-            Only::Beta => sweep == "beta" || sweep == "beta-32",
+            Only::Beta => sweep.starts_with("beta"),
             Only::NQuantiles => sweep == "n_quantiles",
             Only::NCritics => sweep == "n_critics",
             Only::Kappa => sweep == "kappa",

@@ -12,6 +12,8 @@ fn a_quick_reproduction_leaves_figures_and_tables_and_computes_nothing_twice() {
     for name in ["figure-1.svg", "figure-1.png", "figure-2.svg", "figure-2.png"] {
         assert!(!desk.bytes(&format!("r/figures/{name}")).is_empty(), "{name}");
     }
+    let html = desk.read("r/results.html");
+    assert!(html.contains("<svg") && html.contains("<td>Deep-BQRL</td>") && !html.contains("NaN"));
     // A tenth of the episodes is not what the paper's numbers are about.
     assert_eq!(output["rows"], serde_json::json!([]));
     let page = desk.read("r/results.md");
@@ -21,6 +23,7 @@ fn a_quick_reproduction_leaves_figures_and_tables_and_computes_nothing_twice() {
     };
     // Two seeds have no interquartile mean; every method has its share of the time.
     assert!(!page.contains("interquartile means"));
+    assert!(page.contains("## The cadence of evaluation"));
     let shares: f64 = page
         .lines()
         .filter(|line| line.ends_with(" % |"))

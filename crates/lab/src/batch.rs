@@ -145,20 +145,23 @@ pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> 
         runs.par_iter().map(|run| outcome::describe(&run.dir, &*run.task, &run.references)).collect();
     let seeds: Vec<(&Ready, u64)> =
         runs.iter().flat_map(|run| run.config.run.seeds.iter().map(move |&seed| (run, seed))).collect();
-    let results: Vec<Result<Finished, RunError>> = seeds
-        .par_iter()
+    let mut results: Vec<(usize, Result<Finished, RunError>)> = seeds
+        .iter()
+        .enumerate()
         // One seed at a time, in order: a long run must not wait in the queue of a busy thread.
-        .with_max_len(1)
-        .map(|(run, seed)| {
+        .par_bridge()
+        .map(|(index, (run, seed))| {
             let Ready { config, task, references, dir, .. } = run;
             // After a stop no further seed is begun.
             if hooks.stop.load(Ordering::Relaxed) {
-                return Err(RunError::Interrupted { episode: 0, step: 0 });
+                return (index, Err(RunError::Interrupted { episode: 0, step: 0 }));
             }
-            run_seed(config, task.clone(), references.clone(), *seed, &dir.seed(*seed), hooks)
+            let seed_dir = dir.seed(*seed);
+            (index, run_seed(config, task.clone(), references.clone(), *seed, &seed_dir, hooks))
         })
         .collect();
-    let mut results = results.into_iter();
+    results.sort_by_key(|&(index, _)| index);
+    let mut results = results.into_iter().map(|(_, result)| result);
     runs.iter()
         .zip(described)
         .map(|(run, described)| {

@@ -2,7 +2,7 @@
 //!
 //! | part | what varies |
 //! |---|---|
-//! | sensitivity | β, K, M, κ, λ_0, one at a time around the preset; β also at K = 32 |
+//! | sensitivity | β, K, M, κ, λ_0, one at a time around the preset; β also at every other K |
 //! | variants | the buffered score, a point quantile, the mean, no bonus |
 //! | scaling | the horizon H, the number of actions |
 //! | floor | nothing is trained: the paper's rule solved exactly, over τ and β |
@@ -135,6 +135,9 @@ fn outlines(quick: bool) -> Vec<Outline> {
     };
     vec![
         beta("beta", "buffer width β (K = 8)", &[]),
+        beta("beta-2", "buffer width β (K = 2)", &["agent.n_quantiles=2"]),
+        beta("beta-4", "buffer width β (K = 4)", &["agent.n_quantiles=4"]),
+        beta("beta-16", "buffer width β (K = 16)", &["agent.n_quantiles=16"]),
         beta("beta-32", "buffer width β (K = 32)", &["agent.n_quantiles=32"]),
         setting(
             "n_quantiles",
@@ -160,7 +163,9 @@ fn outlines(quick: bool) -> Vec<Outline> {
             ASSET,
             &[0.1, 0.9],
             2000,
-            [10, 20, 50, 100, 200].map(|h| (h.to_string(), vec![format!("env.horizon={h}")])).into(),
+            [10, 20, 50, 100, 200, 500, 1000]
+                .map(|h| (h.to_string(), vec![format!("env.horizon={h}")]))
+                .into(),
         ),
         scaling(
             "actions",
@@ -168,12 +173,12 @@ fn outlines(quick: bool) -> Vec<Outline> {
             "gamblers-ruin",
             &[0.1, 0.9],
             2000,
-            // Stakes 0..max_bet; with a goal of 64 every stake up to 32 can be placed whole. The game is a good one, else the
+            // Stakes 0..max_bet; with a goal of 200 every stake up to 100 can be placed whole. The game is a good one, else the
             // rule would not play.
-            [2, 4, 8, 16, 32]
+            [2, 4, 8, 16, 32, 64, 100]
                 .map(|n: usize| {
                     let stakes = format!("env.max_bet={}", n - 1);
-                    let fixed = ["env.goal=64", "env.start=32", "env.probability=0.55"].map(str::to_owned);
+                    let fixed = ["env.goal=200", "env.start=100", "env.probability=0.55"].map(str::to_owned);
                     (n.to_string(), fixed.into_iter().chain([stakes]).collect())
                 })
                 .into(),
@@ -306,7 +311,7 @@ mod tests {
                 assert_eq!(runs.len(), sweep.values.len(), "{}", sweep.name);
                 let reference = &studies.runs[runs[sweep.reference]];
                 // The narrow windows need more quantiles, and a scaled problem is another problem.
-                if sweep.name != "beta-32" && sweep.part != Part::Scaling {
+                if !sweep.name.starts_with("beta-") && sweep.part != Part::Scaling {
                     assert_eq!(reference.name, format!("{}-{tau}/preset", sweep.problem), "{}", sweep.name);
                 }
             }
@@ -402,7 +407,7 @@ mod tests {
         let fixed = |name: &str| {
             studies.fixed_parameters(studies.sweeps.iter().find(|sweep| sweep.name == name).unwrap())
         };
-        assert_eq!(fixed("actions"), " (goal=64, probability=0.55, start=32)");
+        assert_eq!(fixed("actions"), " (goal=200, probability=0.55, start=100)");
         assert_eq!(fixed("horizon"), "");
     }
 }

@@ -142,6 +142,14 @@ pub struct Ended {
     pub undiscounted: f64,
 }
 
+/// The measurements of an agent's output policies.
+#[derive(Clone)]
+struct Output {
+    greedy: Vec<Measured>,
+    /// The distribution itself, where the policy is stochastic.
+    drawn: Option<Vec<Measured>>,
+}
+
 /// An agent in training.
 pub struct Training {
     task: Arc<dyn Task>,
@@ -155,6 +163,8 @@ pub struct Training {
     seed: u64,
     evaluation_episodes: usize,
     counts_steps: bool,
+    /// The latest measurements, with the version of the policies: an agent that did not change them is not measured again.
+    known: Option<(u64, Output)>,
 }
 
 impl Training {
@@ -178,6 +188,7 @@ impl Training {
             seed,
             evaluation_episodes: run.evaluation_episodes,
             counts_steps: run.counts_steps(),
+            known: None,
         })
     }
 
@@ -187,6 +198,7 @@ impl Training {
         play.memos().try_for_each(|memo| self.agent.check_memo(memo))?;
         self.play.restore(play).map_err(|error| RestoreError(format!("state.json: {error}")))?;
         self.progress = progress;
+        self.known = None;
         Ok(())
     }
 
@@ -276,12 +288,13 @@ impl Training {
 
     /// Evaluates the output policies; the agent is not changed. Returns the measurements of the greedy ones.
     pub fn evaluate(&mut self) -> Result<Vec<Measured>, PlayError> {
-        let levels = self.references.buffers();
-        let greedy = self.measure(&levels, Objective::Quantile)?;
-        let drawn = match self.progress.distribution {
-            Some(_) => Some(self.measure_as(&levels, Objective::Quantile, false)?),
-            None => None,
+        let version = self.agent.policy_version();
+        let output = match self.known.take() {
+            Some((of, output)) if Some(of) == version => output,
+            _ => self.measure_output()?,
         };
+        self.known = version.map(|version| (version, output.clone()));
+        let Output { greedy, drawn } = output;
         let Progress { clock, regret, .. } = self.progress;
         let at = At { clock, regret, counts_steps: self.counts_steps };
         self.progress.greedy.evaluated(&greedy, &self.references.levels, &at);
@@ -289,5 +302,15 @@ impl Training {
             metrics.evaluated(&drawn, &self.references.levels, &at);
         }
         Ok(greedy)
+    }
+
+    fn measure_output(&self) -> Result<Output, PlayError> {
+        let levels = self.references.buffers();
+        let greedy = self.measure(&levels, Objective::Quantile)?;
+        let drawn = match self.progress.distribution {
+            Some(_) => Some(self.measure_as(&levels, Objective::Quantile, false)?),
+            None => None,
+        };
+        Ok(Output { greedy, drawn })
     }
 }

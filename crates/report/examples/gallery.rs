@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::Path;
 
 use bqrl_math::Interval;
-use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Over};
+use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Kind, Over};
 use bqrl_report::figure::Figure;
 use bqrl_report::law_plot::{self, LawPanel, LawPlot};
 use bqrl_report::policy_map::{self, Panel, PolicyMap};
@@ -236,13 +236,15 @@ fn learning(methods: &[&str], panels: usize) -> Figure {
             }
         };
         let label = methods[k].to_owned();
-        Curve { label, colour: k, dotted: false, points: (0..=100).map(point).collect() }
+        Curve { label, colour: k, kind: Kind::Method, points: (0..=100).map(point).collect() }
     };
     let panel = |index: usize| CurvePanel {
         heading: format!("τ = 0.{}", 2 * index + 1),
         measure: "cumulative quantile policy gap".to_owned(),
         over: Over::Numbers("training episodes".to_owned()),
         from_zero: true,
+        steps: false,
+        marks: Vec::new(),
         curves: (0..methods.len()).map(|k| curve(k, index)).collect(),
     };
     curves::draw(&CurvePlot {

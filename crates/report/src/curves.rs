@@ -1,9 +1,10 @@
 //! Curves over episodes (the paper's Figures 1, 3 and 4), or over the values of a setting: the mean over seeds with a
 //! pointwise interval as a band.
 //!
-//! The name of every curve is at its right end, in its colour. Names that would overlap are moved apart. A thin line leads
-//! from the curve to its name; it is dotted if the curve ends before the others do. Each panel has its own scale, unless the
-//! figure asks for a shared one. A band may be cut: few seeds give intervals far wider than the curves themselves.
+//! Every series has a colour and a marker, the same in all figures; its name is at the right end of its curve, behind its marker. Names
+//! that would overlap are stacked beside a bar that spans the ends of their curves. Dots mean one thing: a value to
+//! compare with that no method has learned. Each panel has its own scale, unless the figure asks for a shared one. A band may be
+//! cut: few seeds give intervals far wider than the curves themselves.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use crate::axis::{Scale, Tick, four_digits, padded, ticks, ticks_that_fit};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Margin, Page, columns, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
-use crate::svg::{Area, Canvas, Fill, LABEL, Lettering, Point, TICK, Tone, number};
+use crate::svg::{Anchor, Area, Canvas, Fill, LABEL, Lettering, Marker, Point, TICK, Tone, number};
 
 /// Learning curves, a panel for each measure and level.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +40,34 @@ pub struct CurvePanel {
     pub over: Over,
     /// Whether the vertical scale reaches down (or up) to zero.
     pub from_zero: bool,
+    /// Whether a curve holds its value until the next point. A straight line would show values that were never measured.
+    pub steps: bool,
     /// The curves.
     pub curves: Vec<Curve>,
+    /// Values that others have printed, at the right edge.
+    pub marks: Vec<Mark>,
+}
+
+/// A value from elsewhere, to compare the end of a curve with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// Whose value it is.
+    pub label: String,
+    /// The series.
+    pub colour: usize,
+    /// The value.
+    pub value: f64,
+}
+
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Of a method.
+    Method,
+    /// A second curve of a method: thinner.
+    Second,
+    /// A value to compare with, not learned: gray dots.
+    Reference,
 }
 
 /// The horizontal axis of a panel.
@@ -64,18 +91,23 @@ pub enum Over {
 pub struct Curve {
     /// Its name, written at its end.
     pub label: String,
-    /// Which colour: the same number is the same colour in every figure.
+    /// Which colour and marker: the same number has the same in every figure.
     pub colour: usize,
-    /// Drawn in dots: a second curve of the same method, or one to compare with.
-    pub dotted: bool,
+    /// How it is drawn.
+    pub kind: Kind,
     /// From left to right.
     pub points: Vec<CurvePoint>,
 }
 
 const BAND: f64 = 0.16;
 const CURVE: f64 = 1.9;
+const SECOND: f64 = 0.9;
 const LEADER: f64 = 10.0;
-const DOT: f64 = 2.6;
+const DOT: f64 = 3.0;
+/// Markers along a curve.
+const MARKERS: usize = 5;
+/// The dashes of everything that is not learned.
+pub(crate) const REFERENCE_DASHES: &str = "1.2 2.6";
 /// Margin left of the first and right of the last value of a setting, in steps.
 const BESIDE: f64 = 0.3;
 const ROW: f64 = 13.0;
@@ -91,7 +123,7 @@ pub fn draw(plot: &CurvePlot) -> Figure {
     let widest = y_ticks.iter().flatten().map(|tick| TICK.width(&tick.label)).fold(0.0, f64::max);
     let name = |curve: &Curve| LABEL.shorten(&curve.label, LONGEST_NAME);
     let names = plot.panels.iter().flat_map(|panel| &panel.curves).map(|curve| LABEL.width(&name(curve)));
-    let right = LEADER + 8.0 + names.fold(0.0, f64::max);
+    let right = LEADER + 18.0 + names.fold(0.0, f64::max);
     let cut = plot.panels.iter().zip(&domains).any(|(panel, domain)| leaves(panel, *domain));
     let note = with_cut_note(&plot.note, cut);
     let page = Page {
@@ -109,26 +141,30 @@ pub fn draw(plot: &CurvePlot) -> Figure {
         let y = Scale { domain, range: (area.bottom(), area.top) };
         if let Over::Values { marked: Some(marked), .. } = panel.over {
             let place = x.at(marked as f64);
-            canvas.line((place, area.top), (place, area.bottom()), Tone::Reference, 1.0, "2 3");
+            canvas.line((place, area.top), (place, area.bottom()), Tone::Reference, 1.0, REFERENCE_DASHES);
         }
         for tick in ticks {
             let level = y.at(tick.value);
             canvas.line((area.left, level), (area.right(), level), Tone::Rule, 0.8, "");
         }
-        for curve in &panel.curves {
-            let (tone, _) = Tone::of_series(curve.colour);
-            if let Some(band) = band(&curve.points, x, y) {
-                canvas.shape(&band, Fill::Tint(tone, BAND));
+        for curve in panel.curves.iter().filter(|curve| curve.kind != Kind::Reference) {
+            if let Some(band) = band(&path_of(panel, &curve.points), x, y) {
+                canvas.shape(&band, Fill::Tint(Tone::of_series(curve.colour), BAND));
             }
         }
         for curve in &panel.curves {
-            let (tone, dashes) = style(curve);
-            let points = curve.points.iter().map(|point| (x.at(point.x), y.at(point.mean)));
-            if let Over::Values { .. } = panel.over {
-                points.clone().for_each(|centre| canvas.circle(centre, DOT, tone));
-            }
-            canvas.curve(&polyline(points), tone, CURVE, dashes);
+            let (tone, width, dashes) = style(curve);
+            let path = path_of(panel, &curve.points);
+            let points = path.iter().map(|point| (x.at(point.x), y.at(point.mean)));
+            canvas.curve(&polyline(points), tone, width, dashes);
         }
+        for (index, curve) in panel.curves.iter().enumerate() {
+            for k in marked_points(panel, index, curve.points.len()) {
+                let point = curve.points[k];
+                put_marker(&mut canvas, curve, (x.at(point.x), y.at(point.mean)));
+            }
+        }
+        draw_marks(&mut canvas, area, panel, y);
         canvas.frame(area, Tone::Ink);
         let (x_ticks, x_title) = match &panel.over {
             Over::Numbers(title) => (ticks_that_fit(x.domain, area.width, &TICK), title),
@@ -140,20 +176,75 @@ pub fn draw(plot: &CurvePlot) -> Figure {
             Over::Numbers(_) => area.right(),
             Over::Values { values, .. } => x.at(values.len() as f64 - 1.0),
         };
-        draw_names(
-            &mut canvas,
-            (area, last),
-            &ends(panel, x, y),
-            |index| name(&panel.curves[index]),
-            |index| style(&panel.curves[index]).0,
-        );
+        draw_names(&mut canvas, (area, last), &ends(panel, x, y), &panel.curves, |index| {
+            name(&panel.curves[index])
+        });
     }
     canvas.finish(&format!("{}, {}", plot.title, plot.problem), &describe(plot, &note))
 }
 
-fn style(curve: &Curve) -> (Tone, &'static str) {
-    let (tone, dashes) = Tone::of_series(curve.colour);
-    (tone, if curve.dotted { "1.2 2.6" } else { dashes })
+fn style(curve: &Curve) -> (Tone, f64, &'static str) {
+    match curve.kind {
+        Kind::Method => (Tone::of_series(curve.colour), CURVE, ""),
+        Kind::Second => (Tone::of_series(curve.colour), SECOND, ""),
+        Kind::Reference => (Tone::Reference, CURVE, REFERENCE_DASHES),
+    }
+}
+
+fn put_marker(canvas: &mut Canvas, curve: &Curve, centre: Point) {
+    if curve.kind != Kind::Reference {
+        let hollow = curve.kind == Kind::Second;
+        let tone = Tone::of_series(curve.colour);
+        canvas.marker(Marker::of_series(curve.colour), centre, DOT, tone, hollow);
+    }
+}
+
+/// The points that carry a marker: all values of a setting; over training a few, in other places for each curve.
+fn marked_points(panel: &CurvePanel, index: usize, n: usize) -> Vec<usize> {
+    if n == 0 {
+        return Vec::new();
+    }
+    if matches!(panel.over, Over::Values { .. }) {
+        return (0..n).collect();
+    }
+    let shift = (index as f64 + 0.5) / panel.curves.len() as f64;
+    let place = |k: usize| ((k as f64 + shift) / MARKERS as f64 * (n - 1) as f64).round() as usize;
+    let mut places: Vec<usize> = (0..MARKERS).map(place).collect();
+    places.dedup();
+    places
+}
+
+/// The corners of a curve: each value is held until the next point, or joined to it.
+fn path_of(panel: &CurvePanel, points: &[CurvePoint]) -> Vec<CurvePoint> {
+    let mut path: Vec<CurvePoint> = Vec::with_capacity(2 * points.len());
+    for &point in points {
+        if let Some(&last) = path.last().filter(|_| panel.steps) {
+            path.push(CurvePoint { x: point.x, ..last });
+        }
+        path.push(point);
+    }
+    path
+}
+
+/// Printed values at the right edge; those above the plot in words at its top.
+fn draw_marks(canvas: &mut Canvas, area: Area, panel: &CurvePanel, y: Scale) {
+    let (inside, above): (Vec<&Mark>, Vec<&Mark>) =
+        panel.marks.iter().partition(|mark| mark.value <= y.domain.1);
+    for mark in inside {
+        let tone = Tone::of_series(mark.colour);
+        let at = y.at(mark.value.max(y.domain.0));
+        canvas.line((area.right() - 14.0, at), (area.right(), at), tone, 1.2, "");
+        canvas.marker(Marker::of_series(mark.colour), (area.right() - 14.0, at), 1.3 * DOT, tone, true);
+    }
+    if !above.is_empty() {
+        let words: Vec<String> =
+            above.iter().map(|mark| format!("{} {}", mark.label, four_digits(mark.value))).collect();
+        let lettering = Lettering { tone: Tone::Muted, size: 9.5, anchor: Anchor::Start, ..LABEL };
+        let text = format!("paper, above: {}", words.join(", "));
+        for (row, line) in lettering.wrap(&text, area.width - 12.0).iter().enumerate() {
+            canvas.text((area.left + 6.0, area.top + 12.0 + 11.5 * row as f64), line, &lettering);
+        }
+    }
 }
 
 fn horizontal_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
@@ -188,6 +279,9 @@ fn vertical_domain(plot: &CurvePlot, panel: &CurvePanel) -> (f64, f64) {
     let room = if panel.from_zero || high > low { 0.35 * (high - low) } else { f64::INFINITY };
     let lowest = bands().map(|band| band.low).fold(low, f64::min).max(low - room);
     let highest = bands().map(|band| band.high).fold(high, f64::max).min(high + room);
+    // Printed values that are not far above the curves are in the plot as well.
+    let marks = panels.iter().flat_map(|panel| &panel.marks).map(|mark| mark.value);
+    let highest = marks.filter(|&value| value <= high + room).fold(highest, f64::max);
     if !panel.from_zero {
         return padded(lowest, highest);
     }
@@ -245,23 +339,49 @@ fn draw_names(
     canvas: &mut Canvas,
     (area, last): (Area, f64),
     ends: &[(usize, Point)],
+    curves: &[Curve],
     name: impl Fn(usize) -> String,
-    tone: impl Fn(usize) -> Tone,
 ) {
     let mut order: Vec<usize> = (0..ends.len()).collect();
     order.sort_by(|&a, &b| ends[a].1.1.total_cmp(&ends[b].1.1));
     let wanted: Vec<f64> = order.iter().map(|&k| ends[k].1.1).collect();
-    for (&k, at) in order.iter().zip(spread(&wanted, (area.top + 5.0, area.bottom() - 5.0))) {
-        let (index, end) = ends[k];
-        let tone = tone(index);
-        let start = area.right() + LEADER;
-        // A leader from a curve that ends early crosses the plot, and must not be taken for the rest of the curve.
-        let early = end.0 < last - 2.0;
-        if early {
-            canvas.circle(end, DOT, tone);
+    let places = spread(&wanted, (area.top + 5.0, area.bottom() - 5.0));
+    let start = area.right() + LEADER;
+    let mut first = 0;
+    while first < order.len() {
+        // Names that are a row apart form a stack.
+        let mut end = first + 1;
+        while end < order.len() && places[end] - places[end - 1] < ROW + 0.5 {
+            end += 1;
         }
-        canvas.curve(&polyline([end, (start, at)].into_iter()), tone, 0.8, if early { "1 4" } else { "" });
-        canvas.text((start + 3.0, at + 3.8), &name(index), &Lettering { tone, ..LABEL });
+        if end - first > 1 {
+            // One bar for the stack, as long as the names and the ends of the curves: lines from each end to its name would fan out.
+            let all = || (first..end).flat_map(|k| [wanted[k], places[k]]);
+            let (top, bottom) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+            let bar = area.right() + 0.6 * LEADER;
+            canvas.line((bar, top), (bar, bottom), Tone::Blank, 1.0, "");
+        }
+        for k in first..end {
+            let (index, at) = ends[order[k]];
+            let curve = &curves[index];
+            let tone = style(curve).0;
+            if at.0 < last - 2.0 {
+                // The curve ends early: its end is marked, and no line crosses the plot.
+                put_marker(canvas, curve, at);
+            } else if end - first > 1 {
+                canvas.line((area.right(), at.1), (area.right() + 0.6 * LEADER, at.1), tone, 0.9, "");
+            } else {
+                canvas.line((area.right(), at.1), (start - 1.0, places[k]), tone, 0.9, "");
+            }
+            let place = places[k];
+            if curve.kind == Kind::Reference {
+                canvas.line((start, place), (start + 9.0, place), tone, CURVE, REFERENCE_DASHES);
+            } else {
+                put_marker(canvas, curve, (start + 4.0, place));
+            }
+            canvas.text((start + 12.0, place + 3.8), &name(index), &Lettering { tone, ..LABEL });
+        }
+        first = end;
     }
 }
 
@@ -304,6 +424,9 @@ fn describe(plot: &CurvePlot, note: &str) -> String {
                 let _ = write!(text, " {} ends at {};", curve.label, four_digits(last.mean));
             }
         }
+        for mark in &panel.marks {
+            let _ = write!(text, " the paper prints {} for {};", four_digits(mark.value), mark.label);
+        }
     }
     format!("{text} {note}")
 }
@@ -319,7 +442,7 @@ mod tests {
             mean,
             band: Some(Interval { low: mean - 1.0, high: mean + 1.0 }),
         };
-        Curve { label: label.into(), colour, dotted: false, points: points.iter().map(point).collect() }
+        Curve { label: label.into(), colour, kind: Kind::Method, points: points.iter().map(point).collect() }
     }
 
     fn plot(panels: Vec<CurvePanel>) -> CurvePlot {
@@ -334,7 +457,9 @@ mod tests {
             measure: "cumulative gap".into(),
             over,
             from_zero: true,
+            steps: false,
             curves,
+            marks: Vec::new(),
         }
     }
 
@@ -350,12 +475,13 @@ mod tests {
             .skip(1)
             .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
             .collect();
-        // Two steps and 0.3 to each side over 460 units.
-        assert_eq!(centres.len(), 3);
-        for pair in centres.windows(2) {
+        // Two steps and 0.3 to each side over 460 units; the last circle stands at the name.
+        assert_eq!(centres.len(), 4);
+        for pair in centres[..3].windows(2) {
             assert!((pair[1] - pair[0] - 460.0 / 2.6).abs() < 0.02, "{centres:?}");
         }
-        let line = figure.svg().split("<line x1=\"").find(|rest| rest.contains("stroke-dasharray=\"2 3\""));
+        let line =
+            figure.svg().split("<line x1=\"").find(|rest| rest.contains("stroke-dasharray=\"1.2 2.6\""));
         assert!(line.unwrap().starts_with(&centres[1].to_string()));
         assert!(figure.svg().contains(">0.5<") && figure.svg().contains(">λ_0<"));
     }
@@ -384,6 +510,33 @@ mod tests {
             path.split('"').next().unwrap().split(['L', ' ']).map(|n| n.parse().unwrap()).collect();
         assert_eq!(numbers[2] - numbers[0], 460.0);
         assert!((numbers[1] - numbers[3] - 210.0 * 19.0 / 20.8).abs() < 0.02, "{numbers:?}");
+    }
+
+    #[test]
+    fn steps_are_drawn_as_steps_and_only_references_in_dots() {
+        let curves = vec![curve("a", 0, &[(0.0, 0.0), (10.0, 1.0)])];
+        let stepped = CurvePanel { steps: true, ..panel(curves.clone()) };
+        let corners: Vec<(f64, f64)> =
+            path_of(&stepped, &curves[0].points).iter().map(|point| (point.x, point.mean)).collect();
+        assert_eq!(corners, [(0.0, 0.0), (10.0, 0.0), (10.0, 1.0)]);
+        assert_eq!(path_of(&panel(vec![]), &curves[0].points), curves[0].points);
+        assert!(!draw(&plot(vec![stepped.clone()])).svg().contains("dasharray"));
+        let reference = Curve { kind: Kind::Reference, ..curves[0].clone() };
+        assert!(draw(&plot(vec![panel(vec![reference])])).svg().contains("dasharray"));
+        let second = Curve { kind: Kind::Second, ..curves[0].clone() };
+        assert!(!draw(&plot(vec![panel(vec![second])])).svg().contains("dasharray"));
+    }
+
+    #[test]
+    fn printed_values_near_the_curves_are_marked_and_others_are_written() {
+        let mark = |value| Mark { label: "TRPO".into(), colour: 4, value };
+        let curves = vec![curve("TRPO", 4, &[(0.0, 0.0), (10.0, 100.0)])];
+        let marked = |value| CurvePanel { marks: vec![mark(value)], ..panel(curves.clone()) };
+        let near = draw(&plot(vec![marked(110.0)]));
+        assert!(!near.svg().contains("paper, above"));
+        let far = draw(&plot(vec![marked(5000.0)]));
+        assert!(far.svg().contains("paper, above: TRPO 5000"), "{}", far.svg());
+        assert!(far.svg().contains("the paper prints 5000 for TRPO"));
     }
 
     #[test]

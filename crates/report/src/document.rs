@@ -56,6 +56,66 @@ pub fn document(study: &Study<'_>, version: &str) -> Document {
     Document { html, figures }
 }
 
+/// A page of our own Markdown (headings, paragraphs, tables, figures) as one HTML file. `figure` draws the figure of a name as its
+/// SVG; it gets the figure's number on the page.
+pub(crate) fn markdown_page(page: &str, figure: impl Fn(&str, usize) -> Option<String>) -> String {
+    let mut html = Writer { html: String::new(), figures: Vec::new() };
+    let (mut title, mut n_figures) = (String::new(), 0);
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some(text) = line.strip_prefix("# ") {
+            text.clone_into(&mut title);
+        } else if let Some(text) = line.strip_prefix("## ") {
+            html.heading(text);
+        } else if let Some(text) = line.strip_prefix("### ") {
+            let _ = writeln!(html.html, "<h3>{}</h3>", marked(text));
+        } else if let Some(name) = line.strip_prefix("![").and_then(|rest| rest.split(']').next()) {
+            if let Some(svg) = figure(name, n_figures + 1) {
+                n_figures += 1;
+                let _ = writeln!(html.html, "<figure tabindex=\"0\">\n{svg}</figure>");
+            }
+        } else if line.starts_with('|') {
+            let mut rows = vec![cells(line)];
+            while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
+                // The line below the head only separates.
+                if !row.starts_with("|---") {
+                    rows.push(cells(row));
+                }
+            }
+            html.table("", &rows[0], &rows[1..]);
+        } else if !line.is_empty() {
+            let _ = writeln!(html.html, "<p>{}</p>", marked(line));
+        }
+    }
+    let (title, style, contents) = (escape(&title), stylesheet(), html.html);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>{style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{contents}</body>\n</html>\n"
+    )
+}
+
+/// The cells of a row of a Markdown table, as HTML.
+fn cells(row: &str) -> Vec<String> {
+    row.trim_matches('|').split(" | ").map(|cell| marked(cell.trim())).collect()
+}
+
+/// Text with `code` and **bold** marks, as HTML; of a link, its text.
+fn marked(text: &str) -> String {
+    let mut html = String::new();
+    for (k, part) in text.split('`').enumerate() {
+        if k % 2 == 1 {
+            let _ = write!(html, "<code>{}</code>", escape(part));
+            continue;
+        }
+        for (k, part) in part.split("**").enumerate() {
+            let (open, close) = if k % 2 == 1 { ("<strong>", "</strong>") } else { ("", "") };
+            let _ = write!(html, "{open}{}{close}", rich(part));
+        }
+    }
+    html
+}
+
 /// "Deep-BQRL, PPO on asset-selling".
 pub fn title(study: &Study<'_>) -> String {
     let names: Vec<&str> = study.methods.iter().map(|method| method.name.as_str()).collect();

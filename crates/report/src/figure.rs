@@ -75,7 +75,22 @@ impl Figure {
             .ok_or(RenderError::Scale { width, height, scale })?;
         pixmap.fill(tiny_skia::Color::WHITE);
         resvg::render(&tree, tiny_skia::Transform::from_scale(scale, scale), &mut pixmap.as_mut());
-        pixmap.encode_png().map_err(|error| RenderError::Png(error.to_string()))
+        let written = |error: png::EncodingError| RenderError::Png(error.to_string());
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, pixmap.width(), pixmap.height());
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.add_text_chunk("Software".to_owned(), "bqrl".to_owned()).map_err(written)?;
+        let mut writer = encoder.write_header().map_err(written)?;
+        // On white everything is opaque, so that colours do not have to be divided by their opacity.
+        writer.write_image_data(pixmap.data()).map_err(written)?;
+        writer.finish().map_err(written)?;
+        Ok(bytes)
+    }
+
+    /// Whether a file that begins so is a figure of this crate. A few thousand bytes are enough.
+    pub fn is_ours(start: &[u8]) -> bool {
+        let holds = |mark: &[u8]| start.windows(mark.len()).any(|bytes| bytes == mark);
+        if start.starts_with(b"<svg") { holds(b"bqrl-hatch") } else { holds(b"tEXtSoftware\0bqrl") }
     }
 
     /// The bytes to write to `path`, in the format its extension asks for.
@@ -136,6 +151,19 @@ mod tests {
         for text in ["Stop", "τ", "β", "−", "≤", "·", "…", "×"] {
             assert!(darkest(text) < 128, "{text} left no ink");
         }
+    }
+
+    #[test]
+    fn figures_know_their_own() {
+        let figure = drawing("x");
+        for name in ["a.svg", "a.png"] {
+            let bytes = figure.encode(Path::new(name)).unwrap();
+            assert!(Figure::is_ours(&bytes[..bytes.len().min(4096)]), "{name}");
+        }
+        let foreign = tiny_skia::Pixmap::new(3, 3).unwrap().encode_png().unwrap();
+        assert!(
+            !Figure::is_ours(&foreign) && !Figure::is_ours(b"<svg><rect/></svg>") && !Figure::is_ours(b"")
+        );
     }
 
     #[test]

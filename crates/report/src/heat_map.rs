@@ -14,7 +14,7 @@ use crate::axis::{Tick, four_digits, label_every};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Entry, Margin, Page, columns, left_margin, x_axis, y_axis};
 use crate::policy_map::ramp;
-use crate::svg::{Fill, TICK, Tone};
+use crate::svg::{Fill, Lettering, TICK, Tone};
 
 /// Numbers over two settings, a map each.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +40,8 @@ pub struct HeatPanel {
     pub heading: String,
     /// `cells[row][column]`, not negative; `None` where there is no number.
     pub cells: Vec<Vec<Option<f64>>>,
+    /// Words in the cells, `notes[row][column]`; may be empty. Those that do not fit are left out.
+    pub notes: Vec<Vec<String>>,
 }
 
 const ROW_HEIGHT: f64 = 24.0;
@@ -93,6 +95,20 @@ pub fn draw(map: &HeatMap) -> Figure {
         }
         canvas.frame(area, Tone::Ink);
         let (width, height) = (area.width / n_columns as f64, area.height / n_rows as f64);
+        for (row, notes) in panel.notes.iter().enumerate() {
+            for (column, note) in notes.iter().enumerate() {
+                let lettering = Lettering { size: 8.5, tone: Tone::Paper, ..TICK };
+                if lettering.width(note) > width {
+                    continue;
+                }
+                let middle = area.left + (column as f64 + 0.5) * width;
+                let at = (middle, area.bottom() - (row as f64 + 0.5) * height + 3.0);
+                // Light cells have dark words; the colours are the same in light and dark.
+                let value = panel.cells[row][column].unwrap_or(0.0);
+                let light = highest > 0.0 && value / highest > 0.6;
+                canvas.coloured_text(at, note, &lettering, if light { "#1a1a1a" } else { "#ffffff" });
+            }
+        }
         let label = map.columns.1.iter().map(|label| TICK.width(label)).fold(0.0, f64::max);
         let every = label_every(width, label + 6.0);
         let ticks = |labels: &[String], every: usize| -> Vec<Tick> {
@@ -131,7 +147,7 @@ mod tests {
             measure: "distance".into(),
             columns: ("level τ".into(), labels(cells.first().map_or(0, Vec::len))),
             rows: ("width β".into(), labels(cells.len())),
-            panels: vec![HeatPanel { heading: "coin".into(), cells }],
+            panels: vec![HeatPanel { heading: "coin".into(), cells, notes: Vec::new() }],
             note: String::new(),
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::axis::Tick;
 use crate::svg::{
-    AXIS, Anchor, Area, Canvas, Fill, HEADING, LABEL, Lettering, NOTE, Point, SUBTITLE, TICK, TITLE, Tone,
+    AXIS, Anchor, Area, Canvas, Fill, HEADING, LABEL, Lettering, Marker, NOTE, Point, SUBTITLE, TICK, TITLE,
+    Tone,
 };
 
 const EDGE: f64 = 18.0;
@@ -39,6 +40,11 @@ pub(crate) enum Entry {
         opacity: f64,
         label: String,
     },
+    Marker {
+        tone: Tone,
+        marker: Marker,
+        label: String,
+    },
     Circle {
         tone: Tone,
         label: String,
@@ -57,6 +63,7 @@ impl Entry {
             | Self::Hatch { label }
             | Self::Line { label, .. }
             | Self::Band { label, .. }
+            | Self::Marker { label, .. }
             | Self::Circle { label, .. }
             | Self::Diamond { label, .. } => label,
         }
@@ -65,7 +72,7 @@ impl Entry {
     fn mark_width(&self) -> f64 {
         match self {
             Self::Ramp { first, .. } => LABEL.width(first) + 6.0 + RAMP,
-            Self::Circle { .. } | Self::Diamond { .. } => 2.0 * DOT,
+            Self::Marker { .. } | Self::Circle { .. } | Self::Diamond { .. } => 2.0 * DOT,
             _ => MARK,
         }
     }
@@ -97,6 +104,7 @@ impl Entry {
                 canvas.rect(swatch, Fill::Tint(*tone, *opacity));
                 canvas.line((left, swatch.top), (left + MARK, swatch.top), *tone, 1.2, "");
             }
+            Self::Marker { tone, marker, .. } => canvas.marker(*marker, centre, DOT - 1.0, *tone, false),
             Self::Circle { tone, .. } => canvas.circle(centre, DOT - 1.0, *tone),
             Self::Diamond { tone, .. } => canvas.diamond(centre, DOT, *tone),
         }

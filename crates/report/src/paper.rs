@@ -16,8 +16,8 @@ use std::fmt::Write as _;
 use crate::axis::four_digits;
 use crate::figure::Figure;
 use crate::statistics::Estimate;
-use crate::study::{Measure, Study, Trained, display_name};
-use crate::views;
+use crate::study::{Measure, Method, Study, Trained, display_name};
+use crate::views::{self, Printed};
 
 /// The seeds on which the paper reports.
 pub const SEEDS: [u64; 3] = [42, 10042, 20042];
@@ -112,8 +112,10 @@ pub struct Row {
     pub claim: Claim,
     /// The name of our method.
     pub method: String,
-    /// Ours.
+    /// Ours, over all seeds.
     pub ours: Estimate,
+    /// The mean over the paper's seeds, where others were run as well.
+    pub papers_seeds: Option<f64>,
     /// Who is ahead.
     pub ahead: Ahead,
     /// Whether our whole interval is on one side of the paper's number. Never with one seed.
@@ -143,7 +145,7 @@ impl Row {
             let (a, b) = (side(interval.low), side(interval.high));
             a == b && a != 0.0
         });
-        Self { claim, method, ours, ahead, clear }
+        Self { claim, method, ours, papers_seeds: None, ahead, clear }
     }
 
     /// In words, for a table.
@@ -173,7 +175,14 @@ pub fn compare(studies: &[&Study<'_>]) -> Vec<Row> {
                 if level.seeds.iter().all(whole)
                     && let Some(ours) = level.estimate(claim.measure)
                 {
-                    rows.push(Row::new(claim, method.name.clone(), ours));
+                    let of = |seed: u64| {
+                        let trained = level.seeds.iter().find(|trained| trained.record.seed == seed)?;
+                        claim.measure.of(trained)
+                    };
+                    let samples: Option<Vec<f64>> = SEEDS.into_iter().map(of).collect();
+                    let more = samples.filter(|samples| ours.n > samples.len());
+                    let papers_seeds = more.map(|samples| samples.iter().sum::<f64>() / samples.len() as f64);
+                    rows.push(Row { papers_seeds, ..Row::new(claim, method.name.clone(), ours) });
                 }
             }
         }
@@ -183,9 +192,12 @@ pub fn compare(studies: &[&Study<'_>]) -> Vec<Row> {
 
 /// The comparison as a Markdown table.
 pub fn markdown(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "| problem | measure | τ | method | paper | ours | 95 % interval | seeds | ahead | source |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+    let more = rows.iter().any(|row| row.papers_seeds.is_some());
+    let (head, rule) =
+        if more { (" the paper's seeds | IQM, 95 % bootstrap |", "---|---|") } else { ("", "") };
+    let mut text = format!(
+        "| problem | measure | τ | method | paper | ours | 95 % interval | seeds |{head} ahead | source |\n\
+         |---|---|---|---|---|---|---|---|{rule}---|---|\n",
     );
     for row in rows {
         let Claim { problem, measure, tau, value: (low, high), source, .. } = row.claim;
@@ -197,9 +209,18 @@ pub fn markdown(rows: &[Row]) -> String {
         let interval = row.ours.interval.map_or("–".to_owned(), |interval| {
             format!("[{}, {}]", four_digits(interval.low), four_digits(interval.high))
         });
+        let beside = if more {
+            let iqm = row.ours.iqm.map_or("–".to_owned(), |(middle, interval)| {
+                let [low, high] = [interval.low, interval.high].map(four_digits);
+                format!("{} [{low}, {high}]", four_digits(middle))
+            });
+            format!(" {} | {iqm} |", row.papers_seeds.map_or("–".to_owned(), four_digits))
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             text,
-            "| {problem} | {} | {} | {} | {paper} | {} | {interval} | {} | {} | {source} |",
+            "| {problem} | {} | {} | {} | {paper} | {} | {interval} | {} |{beside} {} | {source} |",
             measure.title(),
             four_digits(tau),
             row.method,
@@ -208,42 +229,78 @@ pub fn markdown(rows: &[Row]) -> String {
             row.verdict()
         );
     }
+    for row in rows.iter().filter(|row| row.ahead == Ahead::Paper) {
+        let Claim { problem, measure, tau, value: (low, high), .. } = row.claim;
+        let nearest = row.ours.mean.clamp(low, high);
+        let why = if row.clear || row.ours.n == 1 {
+            ""
+        } else {
+            ". Its value lies within our interval: these seeds do not tell the two apart"
+        };
+        let _ = write!(
+            text,
+            "\nThe paper is ahead in {problem}, {}, τ = {}, {}: by {} on average over {} seeds{why}.\n",
+            measure.title(),
+            four_digits(tau),
+            row.method,
+            four_digits((row.ours.mean - nearest).abs()),
+            row.ours.n,
+        );
+    }
     text
 }
 
-/// The paper's Figures 1 to 4, as far as the runs hold what they show: file name and figure.
+/// The paper's Figures 1 to 4 with its methods and its numbers, and Figures 1, 3 and 4 again with the methods that it does not
+/// have; as far as the runs hold what they show. File name and figure.
 pub fn figures(
     asset_selling: Option<&Study<'_>>,
     frozen_lake: Option<&Study<'_>>,
 ) -> Vec<(&'static str, Figure)> {
-    let cumulative = [Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret];
-    let has = |study: &Study<'_>, taus: &[f64]| {
-        taus.iter().any(|&tau| study.methods.iter().any(|method| method.level(tau).is_some()))
-    };
+    let cumulative = &[Measure::QuantilePolicyGap, Measure::ExpectedReturnRegret][..];
+    let reward = &[Measure::MovingAverageReward][..];
     let mut figures = Vec::new();
-    if let Some(study) = asset_selling {
-        let taus = [0.1, 0.9];
-        if has(study, &taus) {
-            let title = "Figure 1: learning performance on asset selling";
-            figures.push(("figure-1", views::learning_curves(study, title, &cumulative, &taus)));
+    let mut learning = |study: &Study<'_>, names: [&'static str; 2], what: &str, measures, taus: &[f64]| {
+        let printed = printed(study);
+        for (name, of_paper) in names.into_iter().zip([true, false]) {
+            let shown = |method: &Method<'_>| {
+                let known = ALGOS.contains(&method.algo);
+                let shown = if of_paper { known } else { !known || method.algo == "deep-bqrl" };
+                shown && taus.iter().any(|&tau| method.level(tau).is_some())
+            };
+            let mut methods = study.methods.iter().filter(|method| shown(method));
+            if methods.any(|method| of_paper || !ALGOS.contains(&method.algo)) {
+                let with = if of_paper { "" } else { ", with methods that the paper does not have" };
+                let title = format!("{what}{with}");
+                figures.push((name, views::learning_of(study, &title, (measures, taus), shown, &printed)));
+            }
         }
-        figures.extend(figure_2(study).map(|figure| ("figure-2", figure)));
+    };
+    if let Some(study) = asset_selling {
+        let title = "Figure 1: learning performance on asset selling";
+        learning(study, ["figure-1", "figure-1-others"], title, cumulative, &[0.1, 0.9]);
     }
     if let Some(study) = frozen_lake {
-        let taus = [0.1, 0.5, 0.9];
-        if has(study, &taus) {
-            let title = "Figure 3: episodic reward on slippery FrozenLake";
-            figures.push((
-                "figure-3",
-                views::learning_curves(study, title, &[Measure::MovingAverageReward], &taus),
-            ));
-        }
-        if has(study, &[0.5]) {
-            let title = "Figure 4: learning performance on slippery FrozenLake";
-            figures.push(("figure-4", views::learning_curves(study, title, &cumulative, &[0.5])));
-        }
+        let title = "Figure 3: episodic reward on slippery FrozenLake";
+        learning(study, ["figure-3", "figure-3-others"], title, reward, &[0.1, 0.5, 0.9]);
+        let title = "Figure 4: learning performance on slippery FrozenLake";
+        learning(study, ["figure-4", "figure-4-others"], title, cumulative, &[0.5]);
     }
+    figures.extend(asset_selling.and_then(figure_2).map(|figure| ("figure-2", figure)));
+    figures.sort_by_key(|&(name, _)| name);
     figures
+}
+
+/// The paper's numbers for runs of the same length; the middle of a range.
+fn printed(study: &Study<'_>) -> Vec<Printed> {
+    let of_study = |claim: &Claim| {
+        claim.problem == study.problem_name()
+            && study.runs.iter().all(|run| run.is_finished() && run.summary.episodes == claim.episodes)
+    };
+    let value = |claim: Claim| {
+        let middle = f64::midpoint(claim.value.0, claim.value.1);
+        (claim.measure, claim.tau, claim.algo, middle)
+    };
+    CLAIMS.into_iter().flatten().filter(of_study).map(value).collect()
 }
 
 /// The paper's choice of seeds; where a run lacks one, its first seed.
@@ -292,6 +349,20 @@ mod tests {
 
     fn estimate(mean: f64, low: f64, high: f64) -> Estimate {
         Estimate { n: 3, mean, interval: Some(Interval { low, high }), iqm: None }
+    }
+
+    #[test]
+    fn cells_in_which_the_paper_is_ahead_are_named_below_the_table() {
+        let gap = claim("asset-selling", Measure::QuantilePolicyGap, 0.1, "ucb-bqrl");
+        let page = |ours: Estimate| markdown(&[Row::new(gap, "UCB-BQRL".to_owned(), ours)]);
+        assert!(!page(estimate(20.0, 10.0, 30.0)).contains("The paper is ahead"));
+        let within = page(estimate(29.14, 10.0, 40.0));
+        assert!(
+            within.contains("τ = 0.1, UCB-BQRL: by 1 on average over 3 seeds. Its value lies within"),
+            "{within}"
+        );
+        let clear = page(estimate(38.14, 35.0, 40.0));
+        assert!(clear.ends_with("UCB-BQRL: by 10 on average over 3 seeds.\n"), "{clear}");
     }
 
     #[test]

@@ -10,11 +10,11 @@
 use std::fmt::Write as _;
 
 use crate::axis::{Scale, four_digits, padded, ticks};
-use crate::curves::{band, polyline, with_cut_note};
+use crate::curves::{REFERENCE_DASHES, band, polyline, with_cut_note};
 use crate::figure::Figure;
 use crate::page::{BOTTOM_MARGIN, Entry, Margin, Page, left_margin, x_axis, y_axis};
 use crate::statistics::CurvePoint;
-use crate::svg::{Fill, TICK, Tone};
+use crate::svg::{Fill, Marker, TICK, Tone};
 
 /// Achieved quantiles of several methods, beside exact ones.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,9 +77,10 @@ const BESIDE: f64 = 9.0;
 impl Role {
     fn style(self) -> (Tone, f64, &'static str) {
         match self {
-            Self::Best => (Tone::Ink, 1.6, ""),
-            Self::RiskNeutral => (Tone::Reference, 1.4, "6 3"),
-            Self::Rule => (Tone::Muted, 1.4, "1.5 3"),
+            // Dots: solved exactly, nothing was learned. The three differ in tone and width.
+            Self::Best => (Tone::Ink, 1.8, REFERENCE_DASHES),
+            Self::RiskNeutral => (Tone::Reference, 1.8, REFERENCE_DASHES),
+            Self::Rule => (Tone::Muted, 0.9, REFERENCE_DASHES),
         }
     }
 }
@@ -115,7 +116,7 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     let at = |&(tau, value): &(f64, f64)| (x.at(tau), y.at(value));
     for learned in plot.learned.iter().filter(|learned| learned.connected) {
         if let Some(band) = band(&held_points(&learned.points), x, y) {
-            canvas.shape(&band, Fill::Tint(Tone::of_series(learned.colour).0, BAND));
+            canvas.shape(&band, Fill::Tint(Tone::of_series(learned.colour), BAND));
         }
     }
     for exact in &plot.exact {
@@ -130,13 +131,13 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
     let marked = plot.learned.iter().filter(|learned| !learned.connected).count();
     let mut aside = -BESIDE * marked.saturating_sub(1) as f64 / 2.0;
     for learned in &plot.learned {
-        let (tone, dashes) = Tone::of_series(learned.colour);
+        let (tone, marker) = (Tone::of_series(learned.colour), Marker::of_series(learned.colour));
         if learned.connected {
             for seed in &learned.seeds {
                 canvas.curve(&polyline(held(seed).iter().map(at)), tone, 0.5, "");
             }
             let mean: Vec<(f64, f64)> = learned.points.iter().map(|point| (point.x, point.mean)).collect();
-            canvas.curve(&polyline(held(&mean).iter().map(at)), tone, MEAN, dashes);
+            canvas.curve(&polyline(held(&mean).iter().map(at)), tone, MEAN, "");
         } else {
             for point in &learned.points {
                 let centre = x.at(point.x) + aside;
@@ -151,7 +152,7 @@ pub fn draw(plot: &QuantileCurve) -> Figure {
                         canvas.line((centre - CAP, end), (centre + CAP, end), tone, 1.4, "");
                     }
                 }
-                canvas.circle((centre, y.at(point.mean)), MARK, tone);
+                canvas.marker(marker, (centre, y.at(point.mean)), MARK, tone, false);
             }
             aside += BESIDE;
         }
@@ -222,12 +223,12 @@ fn legend(plot: &QuantileCurve) -> Vec<Entry> {
         entries.push(Entry::Line { tone, width, dashes, label: exact.label.clone() });
     }
     for learned in &plot.learned {
-        let (tone, dashes) = Tone::of_series(learned.colour);
+        let (tone, marker) = (Tone::of_series(learned.colour), Marker::of_series(learned.colour));
         let label = learned.label.clone();
         entries.push(if learned.connected {
-            Entry::Line { tone, width: MEAN, dashes, label }
+            Entry::Line { tone, width: MEAN, dashes: "", label }
         } else {
-            Entry::Circle { tone, label }
+            Entry::Marker { tone, marker, label }
         });
     }
     entries

@@ -9,11 +9,11 @@ use bqrl_runs::run_dir::RunDir;
 use bqrl_runs::{atomic, monitor};
 use thiserror::Error;
 
+use crate::document::markdown_page;
 use crate::figure::{Figure, RenderError};
 use crate::numbers::{number, three_decimals};
 use crate::paper;
-use crate::statistics::Estimate;
-use crate::study::{Measure, Study, display_name};
+use crate::study::{Level, Measure, Study, Trained, display_name};
 
 /// A page or a figure could not be written.
 #[derive(Debug, Error)]
@@ -48,6 +48,15 @@ pub fn write(
     Ok(written)
 }
 
+/// The page as one HTML file with its figures inside: no script, no network.
+pub fn html(page: &str, figures: &[(&'static str, Figure)]) -> String {
+    let drawn = |name: &str, number: usize| {
+        let (_, figure) = figures.iter().find(|(known, _)| *known == name)?;
+        Some(figure.inline(number))
+    };
+    markdown_page(page, drawn)
+}
+
 /// The page: the paper's numbers compared with ours, a table per problem, the figures, and the time by method. `written_by`
 /// is the command, with the commit if it is known.
 pub fn page(
@@ -60,8 +69,8 @@ pub fn page(
     let mut page = format!(
         "# Results\n\nWritten by {written_by}; do not edit.\n\n\
          Settings are the presets in `crates/lab/presets/`; seeds are the paper's 42, 10042, 20042{}. The gap is \
-         cumulative over all episodes, of the greedy policy (for PPO, TRPO and QPPO: the mode), evaluated exactly every ten \
-         episodes; the regret counts exploration. Intervals are 95 % Student-t over seeds.\n",
+         cumulative over all episodes, of the greedy policy (for PPO, TRPO and QPPO: the mode), evaluated exactly after every \
+         episode; the regret counts exploration. Intervals are 95 % Student-t over seeds, cut at what is possible.\n",
         if n_seeds > 3 { ", then 101, 102, …" } else { "" },
     );
     if rows.is_empty() {
@@ -77,14 +86,10 @@ pub fn page(
         for method in &study.methods {
             for level in &method.levels {
                 let cell = |measure| {
-                    // Half of the full interval: the clipped interval may not be centred on the mean.
-                    let samples = level.samples(measure);
-                    if samples.is_empty() {
-                        return "–".to_owned();
-                    }
-                    let estimate = Estimate::of(&samples);
+                    let Some(estimate) = level.estimate(measure) else { return "–".to_owned() };
                     let around = |interval: bqrl_math::Interval| {
-                        format!(" ± {}", three_decimals(interval.high - estimate.mean))
+                        let [low, high] = [interval.low, interval.high].map(three_decimals);
+                        format!(" [{low}, {high}]")
                     };
                     let around = estimate.interval.map(around).unwrap_or_default();
                     format!("{}{around}", three_decimals(estimate.mean))
@@ -105,6 +110,7 @@ pub fn page(
         }
     }
     page += &robust_tables(studies);
+    page += &cadence_table(studies);
     page += "\n## Figures\n";
     for (name, _) in figures {
         let _ = write!(page, "\n![{name}](figures/{name}.svg)\n");
@@ -142,13 +148,15 @@ fn robust_tables(studies: &[Study<'_>]) -> String {
                 };
                 let cells: Option<Vec<String>> = ROBUST.into_iter().map(cell).collect();
                 if let Some(cells) = cells {
-                    let n = level.seeds.len();
                     let _ = writeln!(
                         rows,
-                        "| {} | {} | {n} | {} |",
+                        "| {} | {} | {} | {} | {} | {} |",
                         method.name,
                         level.facts.tau,
-                        cells.join(" | ")
+                        level.seeds.len(),
+                        papers_seeds(level),
+                        cells.join(" | "),
+                        worst(level),
                     );
                 }
             }
@@ -156,14 +164,84 @@ fn robust_tables(studies: &[Study<'_>]) -> String {
         if !rows.is_empty() {
             let _ = write!(
                 text,
-                "\n## {}: interquartile means\n\nThe mean of the middle half of the seeds, with the 95 % percentile \
-                 bootstrap interval over seeds (10 000 resamples from a fixed seed).\n\n\
-                 | method | τ | seeds | gap | regret | final Q_τ | final mean |\n|---|---|---|---|---|---|---|\n{rows}",
+                "\n## {}: all seeds beside the paper's three\n\nThe mean of the gap over the paper's seeds; then, over all \
+                 seeds, interquartile means (the mean of the middle half) with the 95 % percentile bootstrap interval (10 000 \
+                 resamples from a fixed seed), and the seed with the largest gap.\n\n\
+                 | method | τ | seeds | gap, the paper's seeds | gap | regret | final Q_τ | final mean | worst seed |\n\
+                 |---|---|---|---|---|---|---|---|---|\n{rows}",
                 study.problem_name()
             );
         }
     }
     text
+}
+
+/// The mean gap of the paper's three seeds, where all of them were run.
+fn papers_seeds(level: &Level<'_>) -> String {
+    let of = |seed: u64| {
+        let trained = level.seeds.iter().find(|trained| trained.record.seed == seed)?;
+        Measure::QuantilePolicyGap.of(trained)
+    };
+    let gaps: Option<Vec<f64>> = paper::SEEDS.into_iter().map(of).collect();
+    gaps.map_or("–".to_owned(), |gaps| three_decimals(gaps.iter().sum::<f64>() / gaps.len() as f64))
+}
+
+/// "gap (seed)" of the seed with the largest gap.
+fn worst(level: &Level<'_>) -> String {
+    let gap = |trained: &Trained<'_>| Some((Measure::QuantilePolicyGap.of(trained)?, trained.record.seed));
+    let worst = level.seeds.iter().filter_map(gap).max_by(|a, b| a.0.total_cmp(&b.0));
+    worst.map_or("–".to_owned(), |(gap, seed)| format!("{} ({seed})", three_decimals(gap)))
+}
+
+/// The coarser cadence of the table.
+const TENTH: usize = 10;
+
+/// The gap of the same runs under two cadences of evaluation; empty if no run was evaluated after every episode.
+fn cadence_table(studies: &[Study<'_>]) -> String {
+    let mut rows = String::new();
+    for study in studies {
+        for method in &study.methods {
+            for level in &method.levels {
+                let coarse: Option<Vec<f64>> =
+                    level.seeds.iter().map(|trained| coarse_gap(trained, level, TENTH)).collect();
+                let Some(coarse) = coarse else { continue };
+                let fine = level.samples(Measure::QuantilePolicyGap);
+                let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len() as f64;
+                if fine.len() != coarse.len() || coarse.is_empty() {
+                    continue;
+                }
+                let _ = writeln!(
+                    rows,
+                    "| {} | {} | {} | {} | {} | {} |",
+                    study.problem_name(),
+                    method.name,
+                    level.facts.tau,
+                    three_decimals(mean(&fine)),
+                    three_decimals(mean(&coarse)),
+                    three_decimals(mean(&coarse) - mean(&fine)),
+                );
+            }
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "\n## The cadence of evaluation\n\nThe mean gap over seeds of the same runs. An episode counts with the \
+         policy of the latest evaluation before it. If policies are evaluated every tenth episode, the untrained policy counts \
+         ten times instead of once, and every later improvement up to nine episodes late.\n\n\
+         | problem | method | τ | after every episode | every tenth episode | difference |\n|---|---|---|---|---|---|\n{rows}"
+    )
+}
+
+/// The gap as if only every `every`-th evaluation had been made; `None` unless there is one after every episode.
+fn coarse_gap(trained: &Trained<'_>, level: &Level<'_>, every: usize) -> Option<f64> {
+    let (best, rows) = (level.facts.best_quantile?, trained.evaluations());
+    if rows.len() < 2 || rows.iter().enumerate().any(|(episode, row)| row.episode != episode) {
+        return None;
+    }
+    let episodes = 0..rows.len() - 1;
+    Some(episodes.map(|episode| best - rows[episode - episode % every].quantile).sum())
 }
 
 const ROBUST: [Measure; 4] =

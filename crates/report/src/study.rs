@@ -51,6 +51,8 @@ pub struct Method<'a> {
     pub algo: &'a str,
     /// The name in figures and tables.
     pub name: String,
+    /// The number of its colour and marker: the algorithm's own, in every figure.
+    pub colour: usize,
     /// Its levels, ascending.
     pub levels: Vec<Level<'a>>,
 }
@@ -130,9 +132,10 @@ impl<'a> Study<'a> {
                 name = format!("{name} ({})", if unique { all[group[0]].clone() } else { shown(run) });
             }
             let members: Vec<&Run> = group.iter().map(|&index| &runs[index]).collect();
-            Method { algo: &run.summary.algo, name, levels: levels(&members) }
+            Method { algo: &run.summary.algo, name, colour: 0, levels: levels(&members) }
         };
         let mut methods: Vec<Method<'a>> = groups.iter().map(method).collect();
+        choose_colours(&mut methods);
         share_references(&mut methods);
         Ok(Self { runs, methods })
     }
@@ -319,6 +322,29 @@ fn same_problem(first: &Run, run: &Run) -> Result<(), StudyError> {
             problem: name(run),
             difference,
         }),
+    }
+}
+
+/// The algorithms, each with the colour and the marker of its place.
+const COLOURS: [&str; 8] =
+    ["deep-bqrl", "target-tracking", "ucb-bqrl", "ppo", "trpo", "qr-dqn", "qppo", "var-q"];
+
+/// The number of an algorithm's colour and marker.
+pub fn colour_of(algo: &str) -> Option<usize> {
+    COLOURS.iter().position(|&known| known == algo)
+}
+
+/// The first method of an algorithm has its colour; further ones, and unknown algorithms, have those that are left.
+fn choose_colours(methods: &mut [Method<'_>]) {
+    let mut taken: Vec<Option<usize>> = Vec::new();
+    for method in methods.iter() {
+        taken.push(colour_of(method.algo).filter(|&colour| !taken.contains(&Some(colour))));
+    }
+    for (place, method) in methods.iter_mut().enumerate() {
+        // Fewer than this many are taken.
+        let free = (0..=taken.len()).find(|&colour| !taken.contains(&Some(colour)));
+        let free = free.expect("there are more numbers than methods");
+        method.colour = *taken[place].get_or_insert(free);
     }
 }
 

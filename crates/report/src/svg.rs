@@ -67,29 +67,20 @@ impl Tone {
         Self::Indigo,
     ];
 
-    /// Colour and dashes of the curve with this index.
-    ///
-    /// Six hues that colour-blind readers can distinguish, dark enough for letters on white. Nine hues are too many to
-    /// distinguish safely, so the next three are dashed as well; further curves repeat the nine in other dashes.
-    pub fn of_series(index: usize) -> (Self, &'static str) {
+    /// The colour of the series with this index: eight hues, dark enough for letters on white. Further series repeat them with
+    /// other markers.
+    pub fn of_series(index: usize) -> Self {
         let tones = [
             Self::Planned,
             Self::Quantile,
             Self::Green,
             Self::Buffered,
             Self::Amber,
-            Self::Reference,
             Self::Indigo,
             Self::Rose,
             Self::Ink,
         ];
-        let dashes = match index {
-            0..6 => "",
-            6..9 => "8 3",
-            9..18 => "10 3 2 3",
-            _ => "3 3",
-        };
-        (tones[index % tones.len()], dashes)
+        tones[index % tones.len()]
     }
 
     /// Name, colour on light paper, colour in dark mode.
@@ -109,6 +100,62 @@ impl Tone {
             Self::Amber => ("amber", "#946800", "#f0b93a"),
             Self::Rose => ("rose", "#b0003a", "#ff7a9c"),
             Self::Indigo => ("indigo", "#4b3fa8", "#a79bf5"),
+        }
+    }
+}
+
+/// The mark of a series: with its colour, the same in every figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
+    Cross,
+    Down,
+    Plus,
+    Bar,
+}
+
+impl Marker {
+    /// The marker of the series with this index; 64 series differ in colour or marker.
+    pub fn of_series(index: usize) -> Self {
+        let markers = [
+            Self::Circle,
+            Self::Square,
+            Self::Triangle,
+            Self::Diamond,
+            Self::Cross,
+            Self::Down,
+            Self::Plus,
+            Self::Bar,
+        ];
+        markers[(index + index / markers.len()) % markers.len()]
+    }
+
+    /// Its outline around a centre, and whether it is closed; a circle is drawn as one.
+    fn outline(self, (x, y): Point, r: f64) -> (String, bool) {
+        let path = |lines: &[&[(f64, f64)]]| {
+            let mut path = String::new();
+            for line in lines {
+                for (k, (dx, dy)) in line.iter().enumerate() {
+                    let letter = if k == 0 { 'M' } else { 'L' };
+                    let _ = write!(path, "{letter}{} {}", number(x + r * dx), number(y + r * dy));
+                }
+            }
+            path
+        };
+        match self {
+            Self::Circle => (String::new(), true),
+            Self::Square => {
+                (path(&[&[(-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)]]) + "z", true)
+            }
+            Self::Triangle => (path(&[&[(0.0, -1.15), (1.1, 0.8), (-1.1, 0.8)]]) + "z", true),
+            Self::Diamond => (path(&[&[(-1.2, 0.0), (0.0, -1.2), (1.2, 0.0), (0.0, 1.2)]]) + "z", true),
+            Self::Down => (path(&[&[(0.0, 1.15), (1.1, -0.8), (-1.1, -0.8)]]) + "z", true),
+            Self::Bar => (path(&[&[(-0.45, -1.2), (0.45, -1.2), (0.45, 1.2), (-0.45, 1.2)]]) + "z", true),
+            Self::Cross => (path(&[&[(-0.9, -0.9), (0.9, 0.9)], &[(-0.9, 0.9), (0.9, -0.9)]]), false),
+            Self::Plus => (path(&[&[(-1.15, 0.0), (1.15, 0.0)], &[(0.0, -1.15), (0.0, 1.15)]]), false),
         }
     }
 }
@@ -337,6 +384,28 @@ impl Canvas {
         self.element(format_args!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\"{fill}/>"));
     }
 
+    /// The marker of a series; hollow ones are filled with paper.
+    pub fn marker(&mut self, marker: Marker, centre: Point, radius: f64, tone: Tone, hollow: bool) {
+        let (path, closed) = marker.outline(centre, radius);
+        let (name, light, _) = tone.entry();
+        let (inner, inside, _) = if hollow { Tone::Paper } else { tone }.entry();
+        let width = if closed { "1.2" } else { "1.8" };
+        let style = if closed {
+            format!(
+                " fill=\"{inside}\" stroke=\"{light}\" stroke-width=\"{width}\" \
+                 class=\"bqrl-fill-{inner} bqrl-stroke-{name}\""
+            )
+        } else {
+            format!(" fill=\"none\"{}", stroke_attributes(tone, 1.8, ""))
+        };
+        if path.is_empty() {
+            let [x, y, r] = [centre.0, centre.1, radius].map(number);
+            self.element(format_args!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\"{style}/>"));
+        } else {
+            self.element(format_args!("<path d=\"{path}\"{style}/>"));
+        }
+    }
+
     pub fn diamond(&mut self, centre: Point, radius: f64, tone: Tone) {
         let (x, y, r) = (centre.0, centre.1, radius);
         let d = format!(
@@ -356,6 +425,15 @@ impl Canvas {
 
     pub fn text(&mut self, at: Point, text: &str, lettering: &Lettering) {
         self.turned_text(at, text, lettering, 0.0);
+    }
+
+    /// Text in a data colour, the same in light and dark.
+    pub fn coloured_text(&mut self, at: Point, text: &str, lettering: &Lettering, colour: &str) {
+        let [x, y] = [at.0, at.1].map(number);
+        let (size, content) = (number(lettering.size), with_indices(text, lettering.size));
+        self.element(format_args!(
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" text-anchor=\"middle\" fill=\"{colour}\">{content}</text>"
+        ));
     }
 
     /// Text turned by `degrees` clockwise around its point.
@@ -477,15 +555,19 @@ mod tests {
     }
 
     #[test]
-    fn eighteen_curves_are_told_apart() {
-        let styles: Vec<String> = (0..18).map(|index| format!("{:?}", Tone::of_series(index))).collect();
+    fn series_are_told_apart_by_colour_and_marker() {
+        let style = |index| format!("{:?} {:?}", Tone::of_series(index), Marker::of_series(index));
+        let styles: Vec<String> = (0..64).map(style).collect();
         for (index, style) in styles.iter().enumerate() {
             assert!(!styles[..index].contains(style), "{style}");
         }
-        // The first six differ by colour alone, and the first nine even without dashes.
-        assert!((0..6).all(|index| Tone::of_series(index).1.is_empty()));
-        let tones: Vec<Tone> = (0..9).map(|index| Tone::of_series(index).0).collect();
-        assert!((0..9).all(|index| !tones[..index].contains(&tones[index])));
+        // The first eight differ by colour alone, and by marker alone.
+        for index in 0..8 {
+            assert!((0..index).all(|other| Tone::of_series(other) != Tone::of_series(index)));
+            assert!((0..index).all(|other| Marker::of_series(other) != Marker::of_series(index)));
+        }
+        // No method is drawn in the gray of references.
+        assert!((0..8).all(|index| Tone::of_series(index) != Tone::Reference));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use bqrl_math::buffer::eta;
 use bqrl_math::score::{Score, sort};
 use bqrl_runs::schema::TaskFacts;
 
-pub use self::learning::learning_curves;
 use self::learning::seeds_in_words;
+pub use self::learning::{Printed, learning_curves, learning_of};
 use crate::axis::four_digits;
 use crate::figure::Figure;
 use crate::policy_map::{self, GridMap, Panel, PolicyMap};
@@ -25,11 +25,9 @@ const PANELS: usize = 3;
 /// Achieved quantiles against their levels; `None` where no run has exact references and none serves all levels.
 pub fn quantile_curve(study: &Study<'_>) -> Option<Figure> {
     let best = best_quantiles(study);
-    let methods = study.methods.iter().enumerate();
-    let learned: Vec<Learned> = methods
-        .map(|(colour, method)| learned(method, colour, &best))
-        .filter(|learned| !learned.points.is_empty())
-        .collect();
+    let methods = study.methods.iter();
+    let learned: Vec<Learned> =
+        methods.map(|method| learned(method, &best)).filter(|learned| !learned.points.is_empty()).collect();
     if study.reference().is_none() && learned.iter().all(|learned| !learned.connected) {
         return None;
     }
@@ -76,8 +74,8 @@ fn best_quantiles(study: &Study<'_>) -> Vec<(f64, f64)> {
     rows.map(|row| (row.tau, row.quantile)).collect()
 }
 
-fn learned(method: &Method<'_>, colour: usize, best: &[(f64, f64)]) -> Learned {
-    let label = method.name.clone();
+fn learned(method: &Method<'_>, best: &[(f64, f64)]) -> Learned {
+    let (label, colour) = (method.name.clone(), method.colour);
     let agents = method.agents();
     let achieved: Option<Vec<Vec<(f64, f64)>>> = agents
         .iter()

@@ -207,7 +207,7 @@ fn a_stochastic_policy_is_shown_as_its_mode_and_as_itself() {
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[1][10], 2.0 * rows[0][10]);
     assert!(html.contains("PPO, most probable actions") && html.contains("PPO, actions drawn"));
-    assert!(html.contains(">PPO drawn<") && html.contains("dotted: the stochastic policy itself"));
+    assert!(html.contains(">PPO drawn<") && html.contains("thin: the stochastic policy itself"));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn the_papers_figures_and_numbers_come_from_grouped_runs() {
     let gaps: Vec<f64> = seeds.iter().map(|&seed| 2000.0 * 0.1 * (1.0 + seed as f64 / 10.0)).collect();
     assert!((row.ours.mean - gaps.iter().sum::<f64>() / 3.0).abs() < 1e-6);
     let table = paper::markdown(&rows);
-    assert_eq!(table.lines().count(), 2 + 11);
+    assert_eq!(table.lines().filter(|line| line.starts_with('|')).count(), 2 + 11);
     let first = "| asset-selling | cumulative quantile policy gap | 0.1 | Deep-BQRL | 538.3 |";
     assert!(table.contains(first), "{table}");
 }
@@ -290,7 +290,8 @@ fn intervals_do_not_reach_beyond_what_is_possible() {
     let interval = |measure| level.estimate(measure).unwrap().interval.unwrap();
     assert_eq!(interval(Measure::FinalQuantile), Interval { low: 0.0, high: 0.775 });
     let gap = interval(Measure::QuantilePolicyGap);
-    assert!(gap.low == 0.0 && gap.high > 77.5, "{gap:?}");
+    // A hundred episodes, each at most 0.775 below the best.
+    assert!(gap.low == 0.0 && (gap.high - 77.5).abs() < 1e-9, "{gap:?}");
     // The regret may be negative; its interval is not cut.
     assert!(interval(Measure::ExpectedReturnRegret).low.is_finite());
     // Where the optimum is a lower bound, it bounds nothing.

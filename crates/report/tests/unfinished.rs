@@ -168,7 +168,8 @@ fn runs_of_steps_are_drawn_over_steps_and_share_that_axis() {
     assert_eq!(Study::new(&runs).unwrap().axis(), Axis::Steps);
     let html = page(&runs);
     assert!(!html.contains(">training episodes<"));
-    assert_eq!(curve_points(&html, "Learning,"), [11, 11]);
+    // 11 evaluations; a value is held until the next, so a curve has a corner between each two.
+    assert_eq!(curve_points(&html, "Learning,"), [21, 21]);
     assert!(html.contains("The runs differ in length (QR-DQN 200 steps, PPO 100 episodes)."));
     assert_eq!(Study::new(&runs[1..]).unwrap().axis(), Axis::Episodes);
 }
@@ -188,8 +189,8 @@ fn seeds_evaluated_at_different_points_are_aligned() {
         })
         .to_vec();
     let html = page(&[mixed]);
-    // 0, 20, …, 200 and, in between, 30 and 130.
-    assert_eq!(curve_points(&html, "Learning,"), [13]);
+    // 0, 20, …, 200 and, in between, 30 and 130: 13 points, and 12 corners between them.
+    assert_eq!(curve_points(&html, "Learning,"), [25]);
     let last = &rows_after(&html, "<h2>Results</h2>")[0];
     assert!((last[1] - f64::midpoint(0.511, 0.3)).abs() < 1e-12, "{last:?}");
 }

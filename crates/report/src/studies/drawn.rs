@@ -3,7 +3,7 @@
 use bqrl_math::Interval;
 
 use super::{Cell, Floor, Number, Part, Sweep};
-use crate::curves::{self, Curve, CurvePanel, CurvePlot, Over};
+use crate::curves::{self, Curve, CurvePanel, CurvePlot, Kind, Over};
 use crate::figure::Figure;
 use crate::heat_map::{self, HeatMap, HeatPanel};
 use crate::numbers::number;
@@ -30,7 +30,7 @@ pub fn figures(sweeps: &[Sweep], floors: &[Floor]) -> Vec<(&'static str, Figure)
             let plot = CurvePlot {
                 title: title.to_owned(),
                 problem: about(first),
-                panels: of(Part::Sensitivity).map(|sweep| panel(sweep, measure.title(), true, value)).collect(),
+                panels: of(Part::Sensitivity).filter(|sweep| is_drawn(sweep)).map(|sweep| panel(sweep, measure.title(), true, value)).collect(),
                 shared_scale: true,
                 note: "lower is better; one setting at a time, values are not to scale; dotted line: the preset, in \
                        the second panel the preset with K = 32"
@@ -38,6 +38,7 @@ pub fn figures(sweeps: &[Sweep], floors: &[Floor]) -> Vec<(&'static str, Figure)
             };
             figures.push((name, curves::draw(&plot)));
         }
+        figures.extend(beta_and_k(sweeps).map(|figure| ("studies-beta-k", figure)));
     }
     for sweep in of(Part::Scaling) {
         let name = if sweep.outline.name == "horizon" { "studies-horizon" } else { "studies-actions" };
@@ -65,6 +66,51 @@ pub fn figures(sweeps: &[Sweep], floors: &[Floor]) -> Vec<(&'static str, Figure)
     figures
 }
 
+/// Widths at other K than 8 and 32 are in the map alone.
+fn is_drawn(sweep: &Sweep) -> bool {
+    !sweep.outline.name.starts_with("beta-") || sweep.outline.name == "beta-32"
+}
+
+/// The sweeps over β, by K.
+const BETAS: [(&str, &str); 5] =
+    [("beta-2", "2"), ("beta-4", "4"), ("beta", "8"), ("beta-16", "16"), ("beta-32", "32")];
+
+/// The gap over β and K, a map for each level; `None` unless every K was run.
+fn beta_and_k(sweeps: &[Sweep]) -> Option<Figure> {
+    let of = |(name, _): &(&str, &str)| sweeps.iter().find(|sweep| sweep.outline.name == *name);
+    let rows: Vec<&Sweep> = BETAS.iter().map(of).collect::<Option<_>>()?;
+    let first = rows.first()?;
+    let half = |cell: &Cell| {
+        let Number { mean, interval } = cell.quantile_policy_gap;
+        interval.map(|[_, high]| high - mean)
+    };
+    let panel = |(level, tau): (usize, &f64)| HeatPanel {
+        heading: format!("τ = {tau}"),
+        cells: rows
+            .iter()
+            .map(|sweep| sweep.cells[level].iter().map(|cell| Some(cell.quantile_policy_gap.mean)).collect())
+            .collect(),
+        notes: rows
+            .iter()
+            .map(|sweep| {
+                let note = |cell: &Cell| {
+                    let around = half(cell).map(|half| format!(" ± {}", half.round())).unwrap_or_default();
+                    format!("{}{around}", cell.quantile_policy_gap.mean.round())
+                };
+                sweep.cells[level].iter().map(note).collect()
+            })
+            .collect(),
+    };
+    Some(heat_map::draw(&HeatMap {
+        title: "Quantile policy gap of Deep-BQRL over β and K".to_owned(),
+        measure: about(first).replace("band: pointwise", "±: half a"),
+        columns: ("buffer width β".to_owned(), first.outline.values.clone()),
+        rows: ("number of quantiles K".to_owned(), BETAS.iter().map(|&(_, k)| k.to_owned()).collect()),
+        panels: first.outline.taus.iter().enumerate().map(panel).collect(),
+        note: "lower is better; differences within the ± of two cells mean nothing".to_owned(),
+    }))
+}
+
 fn about(sweep: &Sweep) -> String {
     let n_seeds = sweep.cells.first().and_then(|level| level.first()).map_or(0, |cell| cell.n_seeds);
     format!(
@@ -84,7 +130,7 @@ fn panel(sweep: &Sweep, measure: &str, marked: bool, value: impl Fn(&Cell) -> Nu
     let curve = |(colour, (cells, tau)): (usize, (&Vec<Cell>, &f64))| Curve {
         label: format!("τ = {tau}"),
         colour,
-        dotted: false,
+        kind: Kind::Method,
         points: cells.iter().enumerate().map(point).collect(),
     };
     CurvePanel {
@@ -96,6 +142,8 @@ fn panel(sweep: &Sweep, measure: &str, marked: bool, value: impl Fn(&Cell) -> Nu
             marked: marked.then_some(outline.reference),
         },
         from_zero: true,
+        steps: false,
+        marks: Vec::new(),
         curves: sweep.cells.iter().zip(&outline.taus).enumerate().map(curve).collect(),
     }
 }
@@ -113,19 +161,20 @@ fn floor_curves(floors: &[Floor]) -> Figure {
             .map(|(colour, (label, _, rule))| Curve {
                 label: format!("β = {label}"),
                 colour,
-                dotted: false,
+                kind: Kind::Method,
                 points: exact(rule),
             })
             .collect();
-        // The same gray in every panel.
-        let best = exact(&floor.best);
-        curves.push(Curve { label: "optimum".to_owned(), colour: 5, dotted: true, points: best });
+        let points = exact(&floor.best);
+        curves.push(Curve { label: "optimum".to_owned(), colour: 0, kind: Kind::Reference, points });
         CurvePanel {
             heading: floor.problem.clone(),
             measure: "quantile Q_τ of the return".to_owned(),
             over: Over::Numbers("level τ".to_owned()),
             from_zero: true,
+            steps: true,
             curves,
+            marks: Vec::new(),
         }
     };
     curves::draw(&CurvePlot {
@@ -133,7 +182,7 @@ fn floor_curves(floors: &[Floor]) -> Figure {
         problem: "exact values at τ = 0.05, 0.1, …, 0.95; nothing is learned".to_owned(),
         panels: floors.iter().map(panel).collect(),
         shared_scale: false,
-        note: "the distance to the optimum is a floor under the gap that no training removes; lines join the levels"
+        note: "the distance to the optimum is a floor under the gap that no training removes; each value is held until the next level; dots: the optimum"
             .to_owned(),
     })
 }
@@ -144,7 +193,11 @@ fn floor_map(floors: &[Floor]) -> Figure {
         let row = |(_, _, rule): &(String, f64, Vec<f64>)| {
             rule.iter().zip(&floor.best).map(|(rule, best)| Some(((best - rule) / span).max(0.0))).collect()
         };
-        HeatPanel { heading: floor.problem.clone(), cells: floor.widths.iter().map(row).collect() }
+        HeatPanel {
+            heading: floor.problem.clone(),
+            cells: floor.widths.iter().map(row).collect(),
+            notes: Vec::new(),
+        }
     };
     let taus = floors[0].taus.iter().map(|&tau| number(tau)).collect();
     heat_map::draw(&HeatMap {

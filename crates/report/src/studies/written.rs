@@ -46,6 +46,7 @@ pub fn page(
         page += "\n## Sensitivity to β, K, M, κ and λ_0\n";
         figure(&mut page, "studies-gap");
         figure(&mut page, "studies-regret");
+        figure(&mut page, "studies-beta-k");
         for sweep in of(Part::Sensitivity) {
             page += &compared(sweep);
         }

@@ -227,7 +227,7 @@ impl Level<'_> {
     ///
     /// A quantile or a mean lies between the lowest and the highest possible return. These are not known in general; the
     /// returns seen in training, in evaluations and in `law.csv` are used instead. If the optima are exact, no
-    /// quantile is above Q*_τ, no mean is above the largest one, and no gap is negative. The regret has no bounds: lucky episodes
+    /// quantile is above Q*_τ, no mean is above the largest one, and no gap is negative or larger than that of a policy with the lowest return. The regret has no bounds: lucky episodes
     /// collect more than the largest mean.
     pub fn bounds(&self, measure: Measure) -> Interval {
         let exact = self.seeds.iter().all(|trained| trained.run.summary.exact);
@@ -237,8 +237,15 @@ impl Level<'_> {
         match measure {
             Measure::ExpectedReturnRegret => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY },
             Measure::QuantilePolicyGap => {
-                let low = if best.is_finite() { 0.0 } else { f64::NEG_INFINITY };
-                Interval { low, high: f64::INFINITY }
+                if best.is_infinite() {
+                    return Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
+                }
+                // No episode costs more than the distance from the best quantile to the lowest return.
+                let episodes = self.seeds.iter().map(|trained| trained.record.episodes.len()).max();
+                let high = episodes.unwrap_or(0) as f64 * (best - self.seen().low);
+                // Episodes may be on disk after the evaluations that count them.
+                let measured = self.samples(measure).into_iter().fold(0.0, f64::max);
+                Interval { low: 0.0, high: high.max(measured) }
             }
             Measure::MovingAverageReward => self.seen(),
             Measure::FinalQuantile | Measure::FinalBufferedQuantile => {

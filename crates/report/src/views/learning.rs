@@ -4,29 +4,48 @@ use bqrl_math::Interval;
 use bqrl_runs::schema::{EvaluationRow, MOVING_AVERAGE};
 
 use crate::axis::four_digits;
-use crate::curves::{self, Curve, CurvePanel, CurvePlot, Over};
+use crate::curves::{self, Curve, CurvePanel, CurvePlot, Kind, Mark, Over};
 use crate::figure::Figure;
 use crate::statistics::{CurvePoint, Track, aligned, cut, moving_average};
 use crate::study::{Axis, Level, Measure, Method, Study, Trained};
 
 /// Points of a curve: one per unit of a narrow plot, few enough for a small file after 100 000 episodes.
 const POINTS: usize = 250;
-/// The colour of what curves are compared with: no method has it unless there are nine.
-const REFERENCE: usize = 8;
+
+/// A printed value: measure, level, name of the algorithm, value.
+pub type Printed = (Measure, f64, &'static str, f64);
 
 /// Measures over training: a row of panels per measure, one per level.
 pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], taus: &[f64]) -> Figure {
+    learning_of(study, title, (measures, taus), |_| true, &[])
+}
+
+/// The same of some methods, with values that others have printed.
+pub fn learning_of(
+    study: &Study<'_>,
+    title: &str,
+    (measures, taus): (&[Measure], &[f64]),
+    shown: impl Fn(&Method<'_>) -> bool,
+    printed: &[Printed],
+) -> Figure {
     let axis = study.axis();
+    let methods: Vec<&Method<'_>> = study.methods.iter().filter(|method| shown(method)).collect();
+    let mark = |&(_, _, algo, value): &Printed| {
+        let method = methods.iter().find(|method| method.algo == algo)?;
+        Some(Mark { label: method.name.clone(), colour: method.colour, value })
+    };
     let panel = |measure: Measure, tau: f64| CurvePanel {
         heading: format!("τ = {}", four_digits(tau)),
         measure: measure.axis_title().to_owned(),
         over: Over::Numbers(axis.title().to_owned()),
         from_zero: measure.is_loss() || measure == Measure::MovingAverageReward,
-        curves: study
-            .methods
+        // A policy keeps its value until it is evaluated again; cumulative measures grow in between.
+        steps: !measure.is_loss() && measure != Measure::MovingAverageReward,
+        curves: methods.iter().flat_map(|method| curves_of(method, measure, tau, axis)).collect(),
+        marks: printed
             .iter()
-            .enumerate()
-            .flat_map(|(colour, method)| curves_of(method, colour, measure, tau, axis))
+            .filter(|printed| (printed.0, printed.1) == (measure, tau))
+            .filter_map(mark)
             .collect(),
     };
     let panel = |measure: Measure, tau: f64| {
@@ -46,10 +65,14 @@ pub fn learning_curves(study: &Study<'_>, title: &str, measures: &[Measure], tau
     if !shared_scale && panels.len() > 1 {
         notes.push("each panel has its own scale");
     }
-    let mut curves = panels.iter().flat_map(|panel| &panel.curves);
-    if curves.any(|curve| curve.dotted && curve.colour != REFERENCE) {
-        notes.push("dotted: the stochastic policy itself; the other curve: its most probable actions");
+    if panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.kind == Kind::Second) {
+        notes.push("thin: the stochastic policy itself; the other curve: its most probable actions");
     }
+    if panels.iter().any(|panel| !panel.marks.is_empty()) {
+        notes.push("hollow marks at the right edge: the values that the paper prints");
+    }
+    let warnings = study.warnings();
+    notes.extend(warnings.iter().map(|warning| warning.trim_end_matches('.')));
     if study.runs.iter().any(|run| !run.is_finished()) {
         notes.push("unfinished seeds count up to their latest row");
     }
@@ -68,32 +91,53 @@ fn best_possible(study: &Study<'_>, tau: f64, curves: &[Curve]) -> Option<Curve>
     let end = curves.iter().filter_map(|curve| curve.points.last()).map(|point| point.x).fold(0.0, f64::max);
     let label = if study.is_exact() { "best possible" } else { "best known" };
     let points = [0.0, end].map(|x| CurvePoint { x, mean: best, band: None }).to_vec();
-    (end > 0.0).then(|| Curve { label: label.to_owned(), colour: REFERENCE, dotted: true, points })
+    (end > 0.0).then(|| Curve { label: label.to_owned(), colour: 0, kind: Kind::Reference, points })
 }
 
-fn curves_of<'a>(method: &Method<'a>, colour: usize, measure: Measure, tau: f64, axis: Axis) -> Vec<Curve> {
+fn curves_of<'a>(method: &Method<'a>, measure: Measure, tau: f64, axis: Axis) -> Vec<Curve> {
     let Some(level) = method.level(tau) else { return Vec::new() };
-    let bounds = level.bounds(measure);
-    let draw = |label: String, dotted: bool, tracks: Vec<Track<'_>>| {
-        let possible =
-            |point: CurvePoint| CurvePoint { band: point.band.map(|band| cut(band, bounds)), ..point };
+    let (bounds, colour) = (level.bounds(measure), method.colour);
+    let draw = |label: String, kind: Kind, tracks: Vec<Track<'_>>| {
+        let possible = |point: CurvePoint| {
+            let so_far = if axis == Axis::Episodes { reachable(level, measure, point.x) } else { None };
+            let bounds = so_far.map_or(bounds, |so_far| cut(bounds, so_far));
+            CurvePoint { band: point.band.map(|band| cut(band, bounds)), ..point }
+        };
         let points: Vec<CurvePoint> = aligned(&tracks, POINTS).into_iter().map(possible).collect();
-        (!points.is_empty()).then_some(Curve { label, colour, dotted, points })
+        (!points.is_empty()).then_some(Curve { label, colour, kind, points })
     };
     if measure == Measure::MovingAverageReward {
-        return draw(method.name.clone(), false, rewards(level, axis)).into_iter().collect();
+        return draw(method.name.clone(), Kind::Method, rewards(level, axis)).into_iter().collect();
     }
     let greedy =
         level.seeds.iter().filter_map(|trained| track(trained, trained.evaluations(), measure, axis));
-    let mut curves: Vec<Curve> = draw(method.name.clone(), false, greedy.collect()).into_iter().collect();
+    let mut curves: Vec<Curve> =
+        draw(method.name.clone(), Kind::Method, greedy.collect()).into_iter().collect();
     // Regret is about the returns of training: the same for both policies.
     if measure != Measure::ExpectedReturnRegret {
         let drawn = |trained: &Trained<'a>| track(trained, trained.distribution()?, measure, axis);
         if let Some(tracks) = level.seeds.iter().map(drawn).collect::<Option<Vec<_>>>() {
-            curves.extend(draw(format!("{} drawn", method.name), true, tracks));
+            curves.extend(draw(format!("{} drawn", method.name), Kind::Second, tracks));
         }
     }
     curves
+}
+
+/// What a cumulative measure can be after so many episodes, given the returns that were seen; `None` for other measures.
+fn reachable(level: &Level<'_>, measure: Measure, episodes: f64) -> Option<Interval> {
+    let returns = level.bounds(Measure::MovingAverageReward);
+    match measure {
+        Measure::QuantilePolicyGap => {
+            let best = level.facts.best_quantile?;
+            Some(Interval { low: f64::NEG_INFINITY, high: episodes * (best - returns.low) })
+        }
+        Measure::ExpectedReturnRegret => {
+            let largest = level.seeds[0].run.summary.max_mean?;
+            let [low, high] = [returns.high, returns.low].map(|collected| episodes * (largest - collected));
+            Some(Interval { low, high })
+        }
+        _ => None,
+    }
 }
 
 /// A measure of one seed at its evaluations; `None` where it has none.
