@@ -15,6 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bqrl_mdp::csv;
@@ -42,6 +43,8 @@ const MOST_FILES: usize = 500;
 /// The shortest time between two looks, and how much longer than the last look or the last reading of a run it is.
 const PAUSE: Duration = Duration::from_millis(400);
 const PAUSE_FACTOR: u32 = 2;
+/// How long a page waits for the next look when its run may be new.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The served directory.
 pub struct Shelf {
@@ -124,6 +127,18 @@ impl Shelf {
             looking.next = Some(Instant::now() + PAUSE.max(begun.elapsed() * PAUSE_FACTOR));
         }
         self.seen()
+    }
+
+    /// The contents, with a run that may be new: one that is unknown or could not be read is looked for once more.
+    pub fn look_for(&self, id: &str) -> Arc<Seen> {
+        let seen = self.look();
+        if seen.runs.get(id).is_some_and(|card| card.error.is_none()) {
+            return seen;
+        }
+        let next = self.lock().next;
+        let wait = next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()));
+        thread::sleep(wait.min(LONGEST_WAIT));
+        self.look()
     }
 
     fn seen(&self) -> Arc<Seen> {

@@ -75,3 +75,16 @@ fn a_run_plays_with_its_target_and_its_own_estimate_of_the_chance() {
     assert!(!server.get("/dial").body.contains("/dial?run=game"), "a game has no table to plan");
     assert_eq!(server.get("/play?run=table").status, 404);
 }
+
+#[test]
+fn a_run_that_was_begun_a_moment_ago_is_found_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("game");
+    let server = Running::over(directory.path());
+    // The directory was looked at just now, and the next look is not due yet.
+    assert!(!server.get("/").body.contains("game"));
+    trained(&directory.path().join("elsewhere"), "minatar/breakout", "qr-dqn", 1);
+    server.get("/");
+    std::fs::rename(directory.path().join("elsewhere"), &run).unwrap();
+    assert!(server.get("/runs/game").body.contains("Watch this run play"));
+}

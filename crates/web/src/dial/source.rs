@@ -47,7 +47,6 @@ pub struct Attained {
 impl Source {
     /// The source that a query asks for: `problem=`, `file=` or `run=`.
     pub fn of(query: &Query, shelf: &Shelf) -> Result<Self, String> {
-        let seen = shelf.look();
         if let Some(name) = query.get("problem") {
             if !problems::names().any(|known| known == name) {
                 return Err(format!("there is no problem {name:?}"));
@@ -55,7 +54,7 @@ impl Source {
             return Ok(Self::BuiltIn(name.to_owned(), query.parameters()));
         }
         if let Some(path) = query.get("file") {
-            if !seen.files.iter().any(|known| known == path) {
+            if !shelf.look().files.iter().any(|known| known == path) {
                 return Err(format!("there is no MDP file {path:?} in the served directory"));
             }
             return Ok(Self::File {
@@ -66,7 +65,7 @@ impl Source {
             });
         }
         let run = query.get("run").ok_or("the address names no problem, file or run")?;
-        if !seen.runs.contains_key(run) {
+        if !shelf.look_for(run).runs.contains_key(run) {
             return Err(format!("there is no run {run:?} in the served directory"));
         }
         Ok(Self::Run(run.to_owned()))

@@ -129,14 +129,14 @@ impl Site {
     }
 
     fn run_data(&self, id: &str) -> Reply {
-        match self.shelf.look().runs.get(id) {
+        match self.shelf.look_for(id).runs.get(id) {
             Some(card) => Reply::json(&**card),
             None => failed(StatusCode::NOT_FOUND, "there is no such run"),
         }
     }
 
     fn run(&self, id: &str, query: &Query) -> Reply {
-        let seen = self.shelf.look();
+        let seen = self.shelf.look_for(id);
         let Some(card) = seen.runs.get(id) else {
             return refusal(StatusCode::NOT_FOUND, "There is no such run.");
         };
@@ -217,7 +217,7 @@ impl Site {
                 let game = game::named(query).map_err(DialError::Wrong)?;
                 return game::random(game, seed).map_err(DialError::Wrong);
             };
-            if !self.shelf.look().runs.contains_key(run) {
+            if !self.shelf.look_for(run).runs.contains_key(run) {
                 return Err(DialError::Wrong(format!("there is no run {run:?} in the served directory")));
             }
             let who = number("who")?.ok_or_else(|| DialError::Wrong("who is missing".to_owned()))?;

@@ -19,15 +19,15 @@ pub fn is_game(card: &Card) -> bool {
 
 /// The page: a game, or the games to choose from.
 pub fn page(shelf: &Shelf, query: &Query) -> Reply {
-    let seen = shelf.look();
     if let Some(id) = query.get("run") {
+        let seen = shelf.look_for(id);
         let Some(card) = seen.runs.get(id).filter(|card| is_game(card)) else {
             return super::refusal(StatusCode::NOT_FOUND, &format!("There is no run {id:?} on a game."));
         };
         return of_run(card, query);
     }
     if query.get("game").is_none() {
-        return choose(&seen);
+        return choose(&shelf.look());
     }
     match game::named(query) {
         Ok(game) => {

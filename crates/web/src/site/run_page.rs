@@ -17,7 +17,8 @@ use crate::shelf::Shelf;
 /// The part of a run's page that changes.
 pub fn contents(shelf: &Shelf, card: &Card) -> String {
     let made = shelf.read(&card.id, |run| {
-        let mut html = study(std::slice::from_ref(run));
+        let mut html = button(card);
+        html += &study(std::slice::from_ref(run));
         html += &settings::table(run);
         html += &downloads(run, &card.id);
         html
@@ -48,6 +49,15 @@ pub fn page(card: &Card, contents: &Bytes, fragment: bool) -> Reply {
         return Reply::html(contents.into_owned());
     }
     let id = escape(&card.id);
+    let html = format!(
+        "<p class=\"muted\"><a href=\"/\">Runs</a> / {id}</p>\n\
+         <div id=\"live\" data-live=\"run\" data-run=\"{id}\">\n{contents}</div>"
+    );
+    Reply::html(super::page(&card.id, "live.js", &html))
+}
+
+/// Leads to the game or to the dial of a run.
+fn button(card: &Card) -> String {
     let who = card.seeds.first().map_or(String::new(), |seed| format!("&amp;who={seed}"));
     // A game has no table that could be planned.
     let (page, words) = if play_page::is_game(card) {
@@ -55,13 +65,7 @@ pub fn page(card: &Card, contents: &Bytes, fragment: bool) -> Reply {
     } else {
         ("dial", "Turn the risk dial of this run")
     };
-    let dial =
-        format!("<p><a class=\"button\" href=\"/{page}?run={}{who}\">{words}</a></p>\n", encode(&card.id));
-    let html = format!(
-        "<p class=\"muted\"><a href=\"/\">Runs</a> / {id}</p>\n{dial}\
-         <div id=\"live\" data-live=\"run\" data-run=\"{id}\">\n{contents}</div>"
-    );
-    Reply::html(super::page(&card.id, "live.js", &html))
+    format!("<p><a class=\"button\" href=\"/{page}?run={}{who}\">{words}</a></p>\n", encode(&card.id))
 }
 
 /// The page of several runs.
