@@ -82,6 +82,8 @@ def describe(
         "horizon_is_task": bool(horizon_is_task),
         "reward_bounds": None if reward_bounds is None else pair(reward_bounds),
         "gamma": float(gamma),
+        # Of environments from elsewhere this is not known; a table says it itself.
+        "stationary": False,
     }
 
 

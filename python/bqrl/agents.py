@@ -162,16 +162,17 @@ class QRDQN(Model):
         hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128], for planes
             [128], for frames [256].
         kappa: > 0, κ of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
-        zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005.
+        zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.0748, for
+            vectors 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
             100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
-            `Discrete` observations get more during the first 10,000 steps. Default 1.0.
+            `Discrete` observations get more during the first 40,000 steps. Default 1.0.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
-            for none. Default 3.
+            for none. Default 1.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
         n_critics: from 1 to 16, critics with common hidden layers; the least of them values the next action.
@@ -202,13 +203,13 @@ class QRDQN(Model):
         convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
         kappa: float | None = None,
-        zeta: float = 0.005,
+        zeta: float | None = None,
         learning_rate: float | None = None,
         batch_size: int | None = None,
         replay_capacity: int | None = None,
         updates_per_step: float = 1.0,
         optimism: float | None = None,
-        optimistic_tries: int = 3,
+        optimistic_tries: int = 1,
         reward_scale: float = 0.0,
         kernels: Literal["auto", "avx512", "avx2", "neon", "scalar"] = "auto",
         n_critics: int | None = None,
@@ -280,10 +281,10 @@ class TargetTracking(Model):
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
             100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps.
-            `Discrete` observations get more during the first 10,000 steps. Default 1.0, for planes 0.25.
+            `Discrete` observations get more during the first 40,000 steps. Default 1.0, for planes 0.25.
         optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
-            for none. Default 3.
+            for none. Default 2.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
         kernels: the instructions to compute with: "auto", "avx512", "avx2", "neon" or "scalar". Default "auto".
         n_critics: from 1 to 16, critics with common hidden layers; the least of them values the next action.
@@ -321,7 +322,7 @@ class TargetTracking(Model):
         replay_capacity: int | None = None,
         updates_per_step: float | None = None,
         optimism: float | None = None,
-        optimistic_tries: int = 3,
+        optimistic_tries: int = 2,
         reward_scale: float = 0.0,
         kernels: Literal["auto", "avx512", "avx2", "neon", "scalar"] = "auto",
         n_critics: int | None = None,
@@ -368,7 +369,7 @@ class UCBBQRL(Model):
         horizon_is_task: True ends the return at the horizon: nothing is earned after it, so nothing is bootstrapped
             there. False treats the horizon as a cut-off: the agent learns as if the episode went on. Default True.
         reward_bounds: (low, high) of one step's reward, where known. Required outside `bqrl/…` environments.
-        radius_scale: ≥ 0, the factor on the confidence radius; 0 trusts the counts. Default 0.1.
+        radius_scale: ≥ 0, the factor on the confidence radius; 0 trusts the counts. Default 0.03.
         delta: in (0, 1), δ in the confidence radius. Default 0.1.
         stationary: one table of counts for all stages, where the problem is known to be the same at all of them.
             Default True.
@@ -376,7 +377,7 @@ class UCBBQRL(Model):
         output: the policy that it outputs: the best on the estimate, or the one it explores with. Default
             "nominal".
         prior: the belief about the next states of an action before it is tried. Default "adaptive".
-        prior_strength: ≥ 0, the number of observations that the prior counts as. Default 0.25.
+        prior_strength: ≥ 0, the number of observations that the prior counts as. Default 1.0.
         slack: in [0, 1], the share of a quantile's slack that exploration uses to raise the mean. Default 1.0.
         replan_every: episodes after which it plans again even if no count has doubled; 0 waits for a count. Default
             0.
@@ -398,13 +399,13 @@ class UCBBQRL(Model):
         horizon: int | None = None,
         horizon_is_task: bool = True,
         reward_bounds: tuple[float, float] | None = None,
-        radius_scale: float = 0.1,
+        radius_scale: float = 0.03,
         delta: float = 0.1,
         stationary: bool = True,
         objective: Literal["point", "buffered"] = "point",
         output: Literal["nominal", "optimistic"] = "nominal",
         prior: Literal["uniform", "pooled", "shifted", "adaptive"] = "adaptive",
-        prior_strength: float = 0.25,
+        prior_strength: float = 1.0,
         slack: float = 1.0,
         replan_every: int = 0,
         max_returns: int = 16384,
@@ -446,7 +447,7 @@ class PPO(Model):
         episodes_per_update: from 1 to 1000000, episodes of one policy before it is changed. Default 5.
         gae_lambda: in [0, 1], λ of the advantages. Default 0.5.
         value_rate: in (0, 1], the least step size of the values. Default 0.01.
-        value_prior: ≥ 0, visits by which values are shrunk towards those of their group. Default 1.0.
+        value_prior: ≥ 0, visits by which values are shrunk towards those of their group. Default 4.75.
         stage_widths: widths of the groups of stages whose tables add up; [1] is one row per stage and state.
             Default [1, 128].
         epochs: from 1 to 10000, passes over the episodes of an update. Default 10.
@@ -477,7 +478,7 @@ class PPO(Model):
         episodes_per_update: int = 5,
         gae_lambda: float = 0.5,
         value_rate: float = 0.01,
-        value_prior: float = 1.0,
+        value_prior: float = 4.75,
         stage_widths: Sequence[int] = (1, 128),
         epochs: int = 10,
         minibatch_size: int = 64,
@@ -690,7 +691,7 @@ class QPPO(Model):
         slack: ≥ 0, how far above the quantile a return still counts as bad, in units of `reward_scale`. Default
             0.05.
         gae_lambda: in [0, 1], λ of the advantages. Default 0.95.
-        value_step: in (0, 1], the share of the way that the values go per batch. Default 0.3.
+        value_step: in (0, 1], the share of the way that the values go per batch. Default 0.6.
         entropy: ≥ 0, the weight of the entropy. Default 0.05.
         reward_scale: ≥ 0, the reward that counts as 1; 0 takes the largest |reward| that the problem names. Default
             0.0.
@@ -721,7 +722,7 @@ class QPPO(Model):
         quantile_decay: float | str = "200 episodes",
         slack: float = 0.05,
         gae_lambda: float = 0.95,
-        value_step: float = 0.3,
+        value_step: float = 0.6,
         entropy: float = 0.05,
         reward_scale: float = 0.0,
     ) -> None:

@@ -111,7 +111,7 @@ NETWORKS = {
         "float",
         "in [0, 1000]",
         "minibatches per step of the environment; 0.25 is one in four steps. `Discrete` observations get more during the first "
-        "10,000 steps",
+        "40,000 steps",
     ),
     "optimism": ("float", "", "the first value of every action, in units of the returns"),
     "optimistic_tries": ("int", "", "tries of an action in a `Discrete` state, or one like it, before it loses this value; 0 for none"),

@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         "survive" => survive(&std::env::args().skip(2).collect::<Vec<_>>()),
         "deny" => deny(),
         "fuzz" => fuzz::run(),
-        _ => Err("usage: cargo xtask test | test-python | test-web | test-clients | bench | bench-peers [--shapes s,m,l,x] [--rounds N] | \
+        _ => Err("usage: cargo xtask test | test-python | test-web | test-clients | bench | bench-peers [--shapes s,m,l,x,g,h] [--rounds N] [--only-steps] | \
                   survive [--kills N] [--seed S] [--only SCENARIO] [--in DIR] [--short] [--keep] [--list] | \
                   fuzz [TARGET …] [--executions N] [--seed S] | house | package | deny"
             .to_owned()),

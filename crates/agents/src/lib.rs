@@ -181,6 +181,11 @@ pub trait Agent: Send + Sync {
     fn is_stochastic(&self) -> bool;
     /// Gradient updates made so far; an agent without gradients counts its own kind of update.
     fn updates(&self) -> u64;
+    /// A number that is another one whenever the output policies are, for an agent that rarely changes them; `None`: they may
+    /// have changed since they were last evaluated.
+    fn policy_version(&self) -> Option<u64> {
+        None
+    }
     /// How much it explores now: ε_t or λ_t; `None` for an agent that has neither.
     fn exploration(&self, _clock: &Clock) -> Option<f64> {
         None

@@ -140,11 +140,16 @@ impl DeepBqrl {
     /// μ_B and σ_B of every action, from the raw outputs of all critics: line 7.
     fn spreads(&self, outputs: &[f32]) -> Vec<Spread> {
         let (k, n_actions) = (self.critics.n_quantiles(), self.critics.n_actions());
-        let mut scores = vec![Vec::new(); n_actions];
+        let n_critics = outputs.len() / (n_actions * k);
+        // Scores of an action are neighbours.
+        let (mut scores, mut sorted) = (vec![0.0; n_actions * n_critics], vec![0.0; k]);
         for (index, quantiles) in outputs.chunks_exact(k).enumerate() {
-            scores[index % n_actions].push(self.score.of(&QuantileCritics::sorted(quantiles)));
+            let (critic, action) = (index / n_actions, index % n_actions);
+            sorted.iter_mut().zip(quantiles).for_each(|(z, &raw)| *z = f64::from(raw));
+            sorted.sort_unstable_by(f64::total_cmp);
+            scores[action * n_critics + critic] = self.score.of(&sorted);
         }
-        scores.iter().map(|scores| spread(scores)).collect()
+        scores.chunks_exact(n_critics).map(spread).collect()
     }
 }
 

@@ -29,7 +29,12 @@ pub struct Draw {
     pub discount: f64,
     /// σ.
     pub sigma: f64,
+    /// H and the problem's γ, where transitions may be moved to other stages.
+    pub stages: Option<(usize, f64)>,
 }
+
+/// The share of the transitions that are moved, where they may be.
+const MOVED: f64 = 0.5;
 
 /// Imagined transitions: in the states of a minibatch, an action that was hardly tried ends at once with more than the best return.
 ///
@@ -39,10 +44,8 @@ pub struct Imagined<'a> {
     pub tries: &'a [u32],
     /// A.
     pub n_actions: usize,
-    /// Tries after which an action is known, in a state that is new.
+    /// Tries after which an action is known.
     pub known: u32,
-    /// States that a try counts for.
-    pub alike: usize,
     /// The best return.
     pub best: f64,
     /// What is added to it at the start; it falls to nothing over H stages.
@@ -50,9 +53,6 @@ pub struct Imagined<'a> {
     /// H.
     pub horizon: usize,
 }
-
-/// Visits until which a state is new.
-const NEW: f64 = 100.0;
 
 impl Imagined<'_> {
     /// The imagined return.
@@ -68,23 +68,14 @@ impl Imagined<'_> {
             }
             _ => &[],
         };
-        let known = self.known_after(tries.iter().map(|&tries| f64::from(tries)).sum());
-        tries
-            .iter()
-            .enumerate()
-            .filter(move |&(_, &tries)| f64::from(tries) < known)
-            .map(|(action, _)| action)
-    }
-
-    /// The tries that make an action known in a state with so many visits. The more often one comes there, the more it costs to have
-    /// given up an action after a few unlucky tries.
-    fn known_after(&self, visits: f64) -> f64 {
-        f64::from(self.known) * (1.0 + (visits / (NEW * self.alike as f64)).log10().max(0.0))
+        tries.iter().enumerate().filter(|&(_, &tries)| tries < self.known).map(|(action, _)| action)
     }
 }
 
 impl Minibatch {
-    /// Draws transitions uniformly, each over some steps or to the end of its episode. Imagined transitions come on top.
+    /// Draws transitions uniformly, each over some steps or to the end of its episode. In a stationary task, half of them are moved to a
+    /// stage drawn uniformly: late stages are rarely visited, but their transitions are those of all stages. Imagined transitions come
+    /// on top.
     pub fn draw(
         &mut self,
         of: &Draw,
@@ -93,7 +84,7 @@ impl Minibatch {
         imagined: &Imagined,
         rng: &mut Rng,
     ) -> Batch<'_> {
-        let Draw { size, n_steps, discount, sigma } = *of;
+        let Draw { size, n_steps, discount, sigma, stages } = *of;
         let Self { inputs, actions, rewards, next_inputs, continuation } = self;
         inputs.clear();
         actions.clear();
@@ -101,7 +92,14 @@ impl Minibatch {
         next_inputs.clear();
         continuation.clear();
         for _ in 0..size {
-            let transition = replay.sample(n_steps, discount, rng);
+            let transition = match stages {
+                Some((horizon, gamma)) if rng.uniform() < MOVED => {
+                    let stage = rng.below(horizon);
+                    let sampled = replay.sample(n_steps.min(horizon - stage), discount, rng);
+                    sampled.at_stage(stage, horizon, gamma)
+                }
+                _ => replay.sample(n_steps, discount, rng),
+            };
             let (stage, observation, collected) = &transition.x;
             encoder.encode(&Input { stage: *stage, observation, collected: *collected }, sigma, inputs);
             // If d = 1 what follows is not evaluated; x takes the place of x'.
@@ -130,19 +128,10 @@ mod tests {
 
     #[test]
     fn a_try_is_worth_more_the_earlier_it_is_made_and_known_actions_are_not_imagined() {
-        let imagined = Imagined {
-            tries: &[3, 0, 2, 3],
-            n_actions: 2,
-            known: 3,
-            alike: 1,
-            best: 1.0,
-            more: 2.0,
-            horizon: 4,
-        };
+        let imagined =
+            Imagined { tries: &[3, 0, 2, 3], n_actions: 2, known: 3, best: 1.0, more: 2.0, horizon: 4 };
         assert_eq!([0, 1, 2, 4].map(|stage| imagined.worth(stage)), [3.0, 2.5, 2.0, 1.0]);
         let unknown = |s| imagined.at(&Observation::Index(s)).collect::<Vec<_>>();
         assert_eq!([unknown(0), unknown(1)], [vec![1], vec![0]]);
-        // Ten times as many visits call for as many tries again.
-        assert_eq!([4.0, 1e2, 1e3, 1e4].map(|visits| imagined.known_after(visits)), [3.0, 3.0, 6.0, 9.0]);
     }
 }

@@ -292,6 +292,11 @@ impl<I: Improve> Agent for OnPolicy<I> {
         self.tables.updates
     }
 
+    /// Only an update changes the output.
+    fn policy_version(&self) -> Option<u64> {
+        Some(self.updates())
+    }
+
     fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         self.tables.save()
     }

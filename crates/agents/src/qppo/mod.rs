@@ -370,6 +370,11 @@ impl Agent for Qppo {
         self.updates
     }
 
+    /// Only an update changes the output.
+    fn policy_version(&self) -> Option<u64> {
+        Some(self.updates())
+    }
+
     fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { q: self.q, updates: self.updates, rng: saved::position(&self.rng) };
         let (open, lengths) = self.open.columns();

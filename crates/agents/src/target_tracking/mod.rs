@@ -11,7 +11,7 @@
 //! regression learns the quantiles of a mixture. So the fixed point is max_π P(Z ≥ y) for every y (docs/agents/target-tracking.md).
 //!
 //! ```text
-//! root      P̂(g) = P(Z ≥ g) at the start, pooled over starts;  g = max{ g seen : P̂(g), corrected by measured success, > 1 − τ }
+//! root      P̂(g) = P(Z ≥ g) at the start, pooled over starts;  g = the return seen with the best expected quantile
 //! act       argmax_a w P(c + Z(x,a) ≥ g) + (1−w) E[Z(x,a)]/σ        g and w are held for the whole episode
 //! P         P(Z ≥ y) = mean_i clip((z_i − y)/(2κσ) + ½, 0, 1)
 //! E         the mean of a second head on the same trunk, which is QR-DQN's
@@ -19,8 +19,8 @@
 //! ramp      heads for the buffered quantile: max_π E clip((Z − y)/ℓ + 1, 0, 1), the same rule with y_i = r + ℓ η_i where d = 1
 //! ```
 //!
-//! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; half of the episodes
-//! maximises the mean; of the others, half explores (on tables later few). The rest is calm, and measures success and costs.
+//! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; three episodes in
+//! five maximise the mean; of the others, half explores (on tables later few). The rest is calm, and measures success and costs.
 
 mod root;
 
@@ -91,12 +91,15 @@ const FIRST_RAMP: usize = 2;
 /// Start observations that the root is pooled over.
 const STARTS: usize = 64;
 /// The share of the episodes that maximise the mean.
-const FOR_THE_MEAN: f64 = 0.5;
+const FOR_THE_MEAN: f64 = 0.6;
 /// The share of the others that explore. Where ε explores, it stays. Where optimism does, which is spent soon, this is the share of
 /// the first episodes; then it falls to the last one.
 const EXPLORE: f64 = 0.5;
 const FIRST_EPISODES: f64 = 200.0;
 const LAST_EXPLORE: f64 = 0.05;
+/// The least 1 − w. Where P is learned less well, the mean has to help more.
+const LEAST_SHARE: f64 = 0.2;
+const LEAST_SHARE_OF_TABLES: f64 = 0.05;
 /// 1 − w of exploring episodes.
 const EXPLORING: f64 = 0.1;
 /// 1 − w of a ramp: it breaks ties only.
@@ -222,7 +225,8 @@ impl TargetTracking {
     /// The target of a level for the point quantile.
     fn for_quantile(&self, root: &Curve, tau: f64) -> Target {
         let Goal { from, value } = self.measured.goal(root, tau, self.critics.unit().sigma());
-        let share = self.measured.share(root.chance(from), tau);
+        let least = if self.config.epsilon > 0.0 { LEAST_SHARE } else { LEAST_SHARE_OF_TABLES };
+        let share = self.measured.share(root.chance(from), tau, least);
         Target { u: from, v: value, weight: 1.0 - share, ramp: 0 }
     }
 
@@ -392,7 +396,7 @@ impl Agent for TargetTracking {
     fn chance(&self, target: &Target) -> Option<f64> {
         let root =
             (!self.starts.is_empty() && target.ramp == 0).then(|| self.root(&[ENVELOPE]).swap_remove(0))?;
-        Some(self.measured.corrected(root.chance(target.u)))
+        Some(self.measured.attained(root.chance(target.u), 1.0 - target.weight))
     }
 
     fn save(&self, has: &dyn Fn(&str) -> bool) -> Vec<Part> {

@@ -3,7 +3,7 @@
 //! ```text
 //! P̂(g)      = mean_i clip((z_i − g)/(2κσ) + ½, 0, 1)                    z_i the quantiles of the best law at the start
 //! corrected   logit P = logit P̂ + b,  b from: success ~ logistic(logit(P̂ − spent) + b) over recent trials
-//! goal(τ)   = the largest return g that was seen with corrected P(g) > 1 − τ
+//! goal(τ)   = the return g seen with the best expected quantile: g if P(g) > 1 − τ, else what failing episodes would leave of it
 //! share(τ)  = the largest 1 − w whose measured cost fits into the slack P̂(g) − (1 − τ)
 //! ```
 //!
@@ -14,6 +14,10 @@
 //! Returns that repeat are atoms, and a network puts the quantiles of an atom around it. So an atom counts as reached from half-way to the
 //! next lower atom on. Returns that do not repeat count as they are. Every return ever seen stays a possible target, because a
 //! policy that has settled reaches few of them; only where there are too many are they the newest ones.
+//!
+//! P is not known exactly, and mistakes are not equal. Selling at 18 instead of 19 costs little; a bet that is won with probability .49
+//! instead of .51 costs the stake at τ = .5. So P is taken at nine points around its estimate. Where it is too small, the quantile
+//! is one of the returns of failed trials: the one that ranks (1 − τ − P)/(1 − P) from above.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +35,15 @@ const PRIOR_TRIALS: f64 = 2.0;
 /// Trials count by their distance in P̂ and in 1 − w, in these units.
 const NEAR_CHANCE: f64 = 0.05;
 const NEAR_SHARE: f64 = 0.1;
-/// The least share of the mean, the steps in which it is chosen, and the part of the slack that it may spend.
-const LEAST_SHARE: f64 = 0.2;
+/// The standard deviation of P, in units of √(P(1−P)/trials). It is smaller than that of counting successes, because the networks learn from
+/// all transitions. Measured on asset selling.
+const DOUBT: f64 = 0.3;
+/// The middles of nine equal parts of the normal law.
+const POINTS: [f64; 9] = [-1.59, -0.97, -0.59, -0.28, 0.0, 0.28, 0.59, 0.97, 1.59];
+/// Failed trials count by their distance in P̂, in this unit. Before there are any, two are taken to have missed by up to σ.
+const NEAR_FAILURE: f64 = 0.1;
+const PRIOR_FAILURES: f64 = 2.0;
+/// The steps in which the share of the mean is chosen, and the part of the slack that it may spend.
 const SHARE_STEP: f64 = 0.05;
 const SPENDABLE: f64 = 0.5;
 
@@ -108,6 +119,28 @@ struct Record {
     /// 1 − w.
     share: f64,
     success: bool,
+    /// By how much its return fell short of the target; 0 in checkpoints from before this was kept.
+    #[serde(default)]
+    short: f64,
+}
+
+/// By how much trials fell short, smallest first, with their weights and the sum of these.
+struct Failed {
+    short: Vec<(f64, f64)>,
+    weight: f64,
+}
+
+impl Failed {
+    /// The quantile of this rank, drawn towards a uniform law on (0, σ).
+    fn short(&self, rank: f64, sigma: f64) -> f64 {
+        let mut left = rank * self.weight;
+        let at = self.short.iter().find(|&&(_, weight)| {
+            left -= weight;
+            left < 0.0
+        });
+        let short = at.or(self.short.last()).map_or(0.0, |&(short, _)| short);
+        (self.weight * short + PRIOR_FAILURES * rank * sigma) / (self.weight + PRIOR_FAILURES)
+    }
 }
 
 /// Returns, successes and costs of the finished episodes.
@@ -137,7 +170,8 @@ impl Measured {
         self.see(total, sigma);
         if let Some(Trial { counts: true, target, predicted, spent, .. }) = trial {
             let (share, success) = (1.0 - target.weight, total >= target.u);
-            let record = Record { predicted, spent, share, success };
+            let record =
+                Record { predicted, spent, share, success, short: (target.v - total).clamp(0.0, f64::MAX) };
             if self.trials.len() < TRIALS {
                 self.trials.push(record);
             } else {
@@ -195,17 +229,62 @@ impl Measured {
         self.returns.iter().map(goal).collect()
     }
 
+    /// P of a policy with this share of the mean: what the share costs is not in P̂.
+    pub fn attained(&self, chance: f64, share: f64) -> f64 {
+        self.corrected(chance - self.cost(chance, share))
+    }
+
     /// P, from P̂.
-    pub fn corrected(&self, chance: f64) -> f64 {
+    fn corrected(&self, chance: f64) -> f64 {
         logistic(logit(chance) + self.correction)
     }
 
-    /// The largest return that was seen and is reached with probability 1 − τ.
+    /// The return seen whose expected quantile is best.
     pub fn goal(&self, root: &Curve, tau: f64, sigma: f64) -> Goal {
         let goals = self.goals(sigma);
-        let fits = |goal: &&Goal| self.corrected(root.chance(goal.from)) > 1.0 - tau;
+        let mut best: Option<(f64, Goal)> = None;
+        for &goal in goals.iter().rev() {
+            // A target is worth at most itself.
+            if best.is_some_and(|(worth, _)| worth >= goal.value) {
+                break;
+            }
+            if let Some(lost) = self.lost(root.chance(goal.from), tau, sigma)
+                && best.is_none_or(|(worth, _)| goal.value - lost > worth)
+            {
+                best = Some((goal.value - lost, goal));
+            }
+        }
         let nothing = Goal { from: 0.0, value: 0.0 };
-        goals.iter().rev().find(fits).or(goals.first()).copied().unwrap_or(nothing)
+        best.map(|(_, goal)| goal).or(goals.first().copied()).unwrap_or(nothing)
+    }
+
+    /// By how much the τ-quantile is expected to fall short of a target with this P̂; `None` where P exceeds 1 − τ at none of the points.
+    fn lost(&self, chance: f64, tau: f64, sigma: f64) -> Option<f64> {
+        let p = self.corrected(chance);
+        let deviation = DOUBT * (p * (1.0 - p) / (self.n_trials as f64 + 1.0)).sqrt();
+        let points = POINTS.map(|z| (p + z * deviation).clamp(0.0, 1.0));
+        if points[POINTS.len() - 1] <= 1.0 - tau {
+            return None;
+        }
+        let too_small = || points.iter().filter(|&&p| p <= 1.0 - tau);
+        if too_small().next().is_none() {
+            return Some(0.0);
+        }
+        let failed = self.failed(chance);
+        let rank = |p: &f64| (1.0 - tau - p) / (1.0 - p);
+        let lost: f64 = too_small().map(|p| failed.short(rank(p), sigma)).sum();
+        Some(lost / POINTS.len() as f64)
+    }
+
+    /// By how much failed trials near a P̂ fell short.
+    fn failed(&self, chance: f64) -> Failed {
+        let weighted = |trial: &Record| {
+            let far = (trial.predicted - chance) / NEAR_FAILURE;
+            (trial.short, (-0.5 * far * far).exp())
+        };
+        let mut short: Vec<_> = self.trials.iter().filter(|trial| !trial.success).map(weighted).collect();
+        short.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        Failed { weight: short.iter().map(|&(_, weight)| weight).sum(), short }
     }
 
     /// The expected cost in P of a share of the mean at a level, from the trials near it.
@@ -220,10 +299,10 @@ impl Measured {
         sum / weight
     }
 
-    /// The largest share of the mean that the slack at a level pays for.
-    pub fn share(&self, chance: f64, tau: f64) -> f64 {
+    /// The largest share of the mean that the slack at a level pays for, and at least this one.
+    pub fn share(&self, chance: f64, tau: f64, least: f64) -> f64 {
         let slack = SPENDABLE * (chance - (1.0 - tau));
-        let mut share = LEAST_SHARE;
+        let mut share = least;
         while share < 1.0 && self.cost(chance, share + SHARE_STEP) <= slack {
             share += SHARE_STEP;
         }
@@ -235,8 +314,7 @@ impl Measured {
         let record = |r: &Record| {
             (0.0..=1.0).contains(&r.predicted)
                 && (0.0..=1.0).contains(&r.share)
-                && r.spent >= 0.0
-                && r.spent.is_finite()
+                && [r.spent, r.short].iter().all(|&value| value >= 0.0 && value.is_finite())
         };
         let counts =
             self.returns.len() <= RETURNS && self.trials.len() == self.n_trials.min(TRIALS as u64) as usize;
@@ -285,10 +363,36 @@ mod tests {
         // Half of the mass at 1, half at 2.
         let root = law(&[1.0, 1.0, 2.0, 2.0]);
         let measured = seen(&[1.0, 2.0, 1.0, 2.0]);
-        for (tau, want) in [(0.1, 1.0), (0.45, 1.0), (0.55, 2.0), (0.9, 2.0)] {
+        for (tau, want) in [(0.1, 1.0), (0.2, 1.0), (0.55, 2.0), (0.9, 2.0)] {
             assert_eq!(measured.goal(&root, tau, 1.0).value, want, "{tau}");
         }
         assert_eq!((root.quantile(0.1), root.quantile(0.6)), (1.0, 2.0));
+    }
+
+    #[test]
+    fn of_two_doubtful_targets_the_one_that_fails_gently_is_taken() {
+        // Half of the mass at 1, half at 2: whether P(2) exceeds 1 − τ is a matter of luck.
+        let root = law(&[1.0, 1.0, 2.0, 2.0]);
+        for (falls_to, want) in [(1.9, 2.0), (-20.0, 1.0)] {
+            let mut measured = seen(&[1.0, 2.0, 1.0, 2.0]);
+            for k in 0..100 {
+                let target = Target { u: 2.0, v: 2.0, weight: 1.0, ramp: 0 };
+                let held = Trial { calm: true, counts: true, target, predicted: 0.5, spent: 0.0 };
+                measured.episode(Some(held), if k % 2 == 0 { 2.0 } else { falls_to }, 1.0);
+            }
+            assert_eq!(measured.goal(&root, 0.5, 1.0).value, want, "{falls_to}");
+        }
+    }
+
+    #[test]
+    fn failed_trials_rank_from_the_gentlest_on() {
+        let failed = Failed { short: vec![(1.0, 10.0), (2.0, 10.0), (5.0, 80.0)], weight: 100.0 };
+        // Two imagined failures, uniform on (0, σ), count as well.
+        for (rank, want) in [(0.05, 1.0), (0.15, 2.0), (0.5, 5.0), (1.0, 5.0)] {
+            assert!((failed.short(rank, 1.0) - (100.0 * want + 2.0 * rank) / 102.0).abs() < 1e-12, "{rank}");
+        }
+        let none = Failed { short: Vec::new(), weight: 0.0 };
+        assert_eq!(none.short(0.5, 4.0), 2.0);
     }
 
     #[test]
@@ -314,6 +418,17 @@ mod tests {
     }
 
     #[test]
+    fn the_attained_chance_is_less_by_the_cost_of_the_share() {
+        let mut measured = Measured::default();
+        for k in 0..400 {
+            // A share of .5 costs .1: of the episodes with P̂ = .9, eight in ten succeed.
+            measured.episode(Some(trial(0.9, 0.5, 0.1)), if k % 5 == 0 { 0.0 } else { 1.0 }, 1.0);
+        }
+        assert!((measured.attained(0.9, 0.5) - 0.8).abs() < 0.01, "{}", measured.attained(0.9, 0.5));
+        assert!((measured.corrected(0.9) - 0.9).abs() < 1e-12);
+    }
+
+    #[test]
     fn slack_buys_the_share_that_it_pays_for() {
         let mut measured = Measured::default();
         // At P̂ = .9, a share costs a tenth of itself, squared.
@@ -321,7 +436,7 @@ mod tests {
             let share = f64::from(k % 20) / 20.0;
             measured.episode(Some(trial(0.9, share, 0.1 * share * share)), 1.0, 1.0);
         }
-        let shares = [0.11, 0.15, 0.19, 0.5].map(|tau| measured.share(0.9, tau));
+        let shares = [0.11, 0.15, 0.19, 0.5].map(|tau| measured.share(0.9, tau, 0.05));
         assert!(shares.windows(2).all(|pair| pair[0] <= pair[1]), "{shares:?}");
         // .5 · .05 = .025 pays for (1−w)² = .25.
         assert!((shares[1] - 0.5).abs() < 0.1 && shares[3] > 0.99, "{shares:?}");

@@ -281,6 +281,11 @@ impl Agent for UcbBqrl {
         self.plans
     }
 
+    /// Only a plan changes the output.
+    fn policy_version(&self) -> Option<u64> {
+        Some(self.updates())
+    }
+
     fn save(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Part> {
         let state = State { plans: self.plans };
         vec![

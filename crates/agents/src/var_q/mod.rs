@@ -231,10 +231,19 @@ impl VarQ {
         for outcome in outcomes {
             match outcome.next {
                 None => targets.push((outcome.reward, outcome.probability)),
-                Some(next) => targets.extend((0..n_levels).map(|level| {
-                    let y = outcome.reward + self.best(stage + 1, next, level);
-                    (y, outcome.probability / n_levels as f64)
-                })),
+                Some(next) => {
+                    let (first, weight) = (targets.len(), outcome.probability / n_levels as f64);
+                    let row = self.values(stage + 1, next, 0);
+                    targets.extend(row.iter().map(|&value| (value, weight)));
+                    let curve = &mut targets[first..];
+                    for action in 1..self.n_actions {
+                        let row = self.values(stage + 1, next, action);
+                        curve.iter_mut().zip(row).for_each(|(best, &value)| best.0 = best.0.max(value));
+                    }
+                    for (y, _) in curve {
+                        *y += outcome.reward;
+                    }
+                }
             }
         }
         // One outcome's curve rises by itself.
@@ -251,7 +260,9 @@ impl VarQ {
             let (down, up) = forces.at(*q);
             *q += step * (alpha * up - (1.0 - alpha) * down);
         }
-        values.sort_by(f64::total_cmp);
+        if !values.is_sorted_by(|a, b| a.total_cmp(b).is_le()) {
+            values.sort_by(f64::total_cmp);
+        }
         // Sorted by total order: a value that is not finite stands at an end.
         let is_finite = values[0].is_finite() && values[n_levels - 1].is_finite();
         self.visits[cell] += 1;

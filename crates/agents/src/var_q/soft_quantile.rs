@@ -32,16 +32,13 @@ impl<'a> Forces<'a> {
     }
 
     /// (down, up) at q, which must not be smaller than at the last call.
+    #[inline]
     pub(super) fn at(&mut self, q: f64) -> (f64, f64) {
         let Self { targets, kappa, bounds, total } = self;
-        let passed: [&dyn Fn(f64) -> bool; 3] = [&|y| y < q - *kappa, &|y| y < q, &|y| y <= q + *kappa];
-        for ((index, p, py), passed) in bounds.iter_mut().zip(passed) {
-            while let Some(&(y, weight)) = targets.get(*index).filter(|(y, _)| passed(*y)) {
-                *index += 1;
-                *p += weight;
-                *py += weight * y;
-            }
-        }
+        let [far, below, near] = bounds;
+        advance(targets, far, |y| y < q - *kappa);
+        advance(targets, below, |y| y < q);
+        advance(targets, near, |y| y <= q + *kappa);
         let [(_, p_far, py_far), (_, p_below, py_below), (_, p_near, py_near)] = *bounds;
         // Σ p_i (q − y_i) of the far and the near targets on each side.
         let far_below = p_far * q - py_far;
@@ -52,6 +49,17 @@ impl<'a> Forces<'a> {
         let down = p_far * beyond + *kappa * far_below + near_below / *kappa;
         let up = (total.0 - p_near) * beyond + *kappa * far_above + near_above / *kappa;
         (down, up)
+    }
+}
+
+/// Moves a bound past the targets that have passed.
+#[inline]
+fn advance(targets: &[(f64, f64)], bound: &mut (usize, f64, f64), passed: impl Fn(f64) -> bool) {
+    let (index, p, py) = bound;
+    while let Some(&(y, weight)) = targets.get(*index).filter(|(y, _)| passed(*y)) {
+        *index += 1;
+        *p += weight;
+        *py += weight * y;
     }
 }
 

@@ -59,6 +59,29 @@ pub struct Remembered {
     pub next: Option<(usize, Observation, f64)>,
     /// The discount of x'; 0 if there is no x'.
     pub continuation: f64,
+    /// Its steps.
+    pub n_steps: usize,
+}
+
+impl Remembered {
+    /// The same transition at another stage, where the horizon leaves room for its steps. In a stationary task it is as true there,
+    /// but for γ. A last transition at the horizon stays where it is: what would have followed is not known.
+    #[must_use]
+    pub fn at_stage(mut self, stage: usize, horizon: usize, gamma: f64) -> Self {
+        let (before, end) = (self.x.0, stage + self.n_steps);
+        assert!(end <= horizon, "stage {stage} leaves no room for {} steps", self.n_steps);
+        // A forged file may hold stages beyond the horizon.
+        if before >= horizon || (self.next.is_none() && before + self.n_steps == horizon) {
+            return self;
+        }
+        self.reward *= gamma.powf(stage as f64 - before as f64);
+        self.x.0 = stage;
+        self.next = self.next.filter(|_| end < horizon).map(|(_, observation, c)| (end, observation, c));
+        if self.next.is_none() {
+            self.continuation = 0.0;
+        }
+        self
+    }
 }
 
 impl Replay {
@@ -145,6 +168,7 @@ impl Replay {
             reward,
             next,
             continuation,
+            n_steps: (last - number) as usize + 1,
         }
     }
 }

@@ -113,7 +113,7 @@ impl World {
         self.now[lane] = (event.end > 3).then(|| next.clone());
         let next = (!end.is_final()).then_some(next);
         let continuation = if next.is_some() { 1.0 } else { 0.0 };
-        self.wanted[ring].push(Remembered { number, x, action, reward, next, continuation });
+        self.wanted[ring].push(Remembered { number, x, action, reward, next, continuation, n_steps: 1 });
     }
 
     /// Exactly the newest of each ring are held, in their order by slot.
@@ -413,4 +413,26 @@ fn several_steps_add_up_and_stop_at_the_end_of_an_episode() {
         (drawn.reward, drawn.continuation)
     };
     assert_eq!([discounted(0), discounted(2)], [(3.0, 0.125), (12.0, 0.0)]);
+}
+
+#[test]
+fn a_transition_is_moved_to_another_stage_with_its_end_and_its_discount() {
+    let remembered = |stage: usize, next: Option<usize>| Remembered {
+        number: 0,
+        x: (stage, Observation::Index(7), 3.0),
+        action: 1,
+        reward: 8.0,
+        next: next.map(|stage| (stage, Observation::Index(9), 11.0)),
+        continuation: if next.is_some() { 1.0 } else { 0.0 },
+        n_steps: 2,
+    };
+    // γ = ½ and three stages later: the reward counts an eighth.
+    let moved = remembered(1, Some(3)).at_stage(4, 10, 0.5);
+    assert_eq!((moved.x.0, moved.reward, moved.next.map(|next| next.0)), (4, 1.0, Some(6)));
+    // The horizon ends it.
+    let last = remembered(1, Some(3)).at_stage(8, 10, 1.0);
+    assert_eq!((last.x.0, last.reward, last.next, last.continuation), (8, 8.0, None, 0.0));
+    // An end before the horizon is an end at every stage. What follows an end at the horizon is not known.
+    assert_eq!(remembered(1, None).at_stage(5, 10, 1.0).x.0, 5);
+    assert_eq!(remembered(8, None).at_stage(5, 10, 1.0), remembered(8, None));
 }
