@@ -377,3 +377,69 @@ fn observed_prices_and_grids_are_drawn_with_their_own_names() {
     desk.json(&["plan", "frozen-lake", "--tau", "0.5", "--plot", "lake.svg"]);
     assert!(desk.read("lake.svg").contains("Policy on a grid of 4 rows and 4 columns"));
 }
+
+#[test]
+fn what_rests_on_estimates_says_so() {
+    let desk = Desk::new();
+    fit(&desk, &gambles(60));
+    let plan = desk.json(&["plan", "model.csv", "--tau", "0.1"]);
+    assert_eq!(plan["estimated"], true);
+    let cases: [(&[&str], &str); 5] = [
+        (&["plan", "model.csv"], "no promises: --confidence 0.95 makes one"),
+        (&["plan", "model.csv", "--vary", "horizon=2,3"], "estimates from counts, no promises"),
+        (&["explain", "model.csv", "--at", "0,play,0"], "Estimates from counts, no promises"),
+        (&["compare", "model.csv", "--policy", "safe"], "estimates from counts, no promises"),
+        (&["eval", "model.csv", "--policy", "safe"], "estimated from counts"),
+    ];
+    for (arguments, words) in cases {
+        let said = desk.run(arguments);
+        assert!(said.code == Some(0) && said.stdout.contains(words), "{arguments:?}: {}", said.stdout);
+    }
+    let certain = desk.run(&["plan", "gamble-chain"]);
+    assert!(!certain.stdout.contains("estimate"), "{}", certain.stdout);
+    // The pictures say it too, and the level in words.
+    desk.run(&["compare", "model.csv", "--policy", "safe", "--plot", "laws.svg"]);
+    let drawn = desk.read("laws.svg");
+    for words in ["9 times in 10 at least", "estimated probabilities: no promise"] {
+        assert!(drawn.contains(words), "{words} in {drawn}");
+    }
+    desk.run(&["plan", "model.csv", "--tau", "0.1", "--plot", "policy.svg"]);
+    assert!(desk.read("policy.svg").contains("Probabilities are estimates from counts."));
+}
+
+#[test]
+fn customers_who_may_leave_at_any_stage_do_not_make_a_promise_false() {
+    // Each stage pays 1, and the customer leaves with probability 0.32. Every last row is marked as an end. P(R < 3) = 1 − 0.68² = 0.54, so
+    // Q_0.5 = 2. If the last stage counted for the others, the chance to leave would be 0.25, P(R < 3) = 0.44, and 3 would be promised.
+    let mut dice = Dice(11);
+    let mut log = "episode,stage,state,action,reward,next_state,end\n".to_owned();
+    for episode in 0..20_000 {
+        for stage in 0..3 {
+            let (action, leaves) = (dice.below(2), dice.below(25) < 8);
+            let end = u8::from(leaves || stage == 2);
+            writeln!(log, "{episode},{stage},active,{action},1,active,{end}").unwrap();
+            if leaves {
+                break;
+            }
+        }
+    }
+    let desk = Desk::new();
+    fit(&desk, &log);
+    let plan = desk.json(&["plan", "model.csv", "--confidence", "0.95", "--tau", "0.5"]);
+    let level = &levels(&plan)[0];
+    assert_eq!((number(level, "certified_quantile"), number(level, "estimated_quantile")), (2.0, 2.0));
+}
+
+#[test]
+fn a_log_in_which_two_actions_take_turns_supports_a_promise() {
+    let mut log = "episode,stage,state,action,reward,next_state,end\n".to_owned();
+    for episode in 0..2_000 {
+        let (action, reward) = if episode % 2 == 0 { ("old", 1) } else { ("new", 2) };
+        writeln!(log, "{episode},0,shop,{action},{reward},shut,1").unwrap();
+    }
+    let desk = Desk::new();
+    fit(&desk, &log);
+    let plan = desk.json(&["plan", "model.csv", "--confidence", "0.95", "--tau", "0.1"]);
+    let level = &levels(&plan)[0];
+    assert_eq!((&level["supported"], number(level, "certified_quantile")), (&Value::Bool(true), 2.0));
+}

@@ -33,6 +33,8 @@ pub enum Purpose {
     Test = 6,
     /// The actions of a stochastic policy that is evaluated.
     EvaluationActions = 7,
+    /// The half of a log that is kept apart to check a plan.
+    Halves = 8,
 }
 
 impl Purpose {
@@ -186,7 +188,7 @@ mod tests {
     use super::{Purpose, Rng, RngState, stream};
     use crate::close::assert_close;
 
-    const PURPOSES: [Purpose; 7] = [
+    const PURPOSES: [Purpose; 9] = [
         Purpose::Env,
         Purpose::Agent,
         Purpose::Replay,
@@ -194,6 +196,8 @@ mod tests {
         Purpose::Evaluation,
         Purpose::Bootstrap,
         Purpose::Test,
+        Purpose::EvaluationActions,
+        Purpose::Halves,
     ];
 
     /// Probability that counts of equally likely cells deviate at least this much by chance.
@@ -214,6 +218,8 @@ mod tests {
             [0.7680906928204689, 0.6570602705258818, 0.7837257502714032],
             [0.4507366013628753, 0.5306346025589364, 0.6224664796719075],
             [0.8570819268685702, 0.6944906413573205, 0.1503779461351702],
+            [0.1856793895444051, 0.5803597403715085, 0.9453043200534861],
+            [0.6130522034502615, 0.7343981549156828, 0.31606540402527616],
         ];
         for (purpose, want) in PURPOSES.into_iter().zip(want) {
             let mut rng = stream(42, purpose);
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn purposes_keep_their_numbers() {
-        assert_eq!(PURPOSES.map(Purpose::number), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(PURPOSES.map(Purpose::number), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 
 use ::csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
@@ -29,6 +30,8 @@ pub enum RecordError {
     MissingColumns { missing: Vec<&'static str>, header: String },
     #[error("the file is in UTF-16: save it as CSV in UTF-8")]
     Utf16,
+    #[error("the file is a spreadsheet or an archive, not text: save it as CSV")]
+    Spreadsheet,
     #[error(
         "column {column} appears twice in the header, as {first:?} and as {second:?}: rename one of them"
     )]
@@ -92,6 +95,9 @@ impl<R: Read> Records<R> {
         let mut start = first_lines(&mut reader)?;
         if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
             return Err(RecordError::Utf16);
+        }
+        if start.starts_with(b"PK\x03\x04") || start.starts_with(b"\xd0\xcf\x11\xe0") {
+            return Err(RecordError::Spreadsheet);
         }
         // Old programs end lines with a carriage return alone.
         let old = start.contains(&b'\r') && !start.contains(&b'\n');
@@ -370,41 +376,52 @@ pub(crate) fn label(text: &str, real: impl Fn() -> Option<f64>) -> Cow<'_, str> 
     real().filter(whole).map_or(text.into(), |x| format!("{}", x + 0.0).into())
 }
 
-/// Names as numbers, in the order in which they first appear.
+/// Names as numbers, in the order in which they first appear. A log may have ten million: each is kept once, in one long text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    numbers: HashMap<String, u32>,
-    names: Vec<String>,
+    text: String,
+    /// Where each name ends.
+    ends: Vec<usize>,
+    /// The number of a name by its hash; a name whose hash is taken by another one has the next free place.
+    numbers: HashMap<u64, u32>,
+    hasher: RandomState,
 }
 
 impl Names {
     pub fn number(&mut self, name: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
+        let mut hash = self.hasher.hash_one(name);
+        while let Some(&number) = self.numbers.get(&hash) {
+            if self.name(number) == name {
+                return number;
+            }
+            hash = hash.wrapping_add(1);
         }
-        let number = self.names.len() as u32;
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
+        let number = self.ends.len() as u32;
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+        self.numbers.insert(hash, number);
         number
     }
 
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.ends.len()
     }
 
     pub fn name(&self, number: u32) -> &str {
-        &self.names[number as usize]
+        let number = number as usize;
+        let begin = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.text[begin..self.ends[number]]
     }
 
     /// The names in natural order, and the place of each number in it.
     pub fn sorted(self) -> (Vec<String>, Vec<u32>) {
-        let mut order: Vec<u32> = (0..self.names.len() as u32).collect();
-        order.sort_by(|&a, &b| natural(&self.names[a as usize], &self.names[b as usize]));
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        order.sort_by(|&a, &b| natural(self.name(a), self.name(b)));
         let mut places = vec![0; order.len()];
         for (place, &number) in order.iter().enumerate() {
             places[number as usize] = place as u32;
         }
-        (order.iter().map(|&number| self.names[number as usize].clone()).collect(), places)
+        (order.iter().map(|&number| self.name(number).to_owned()).collect(), places)
     }
 }
 

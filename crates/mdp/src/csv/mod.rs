@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `stage` | one table per stage; without it one table serves all stages |
 //! | `count` | how often the outcome was seen; may replace `probability` |
-//! | `check` | how many of them are kept apart to check a plan |
+//! | `check` | how many of them are kept apart to check a plan; without it a coin is tossed for each, always in the same way |
 //! | `end` | whether the episode is known to end there (see [`Seen::ends`]) |
 //! | `starts`, `starts_check` | how many episodes start in the row's state, and how many of them are kept apart |
 //! | `horizon` | the number of stages |
@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::counts::{Counted, Counts, Seen, Start};
+use crate::counts::{Counted, Counts, Seen, Start, coins, draws};
 use crate::model::{Data, Kernel, Model, ModelError, Outcome, Problem, SUM_TOLERANCE};
 pub use crate::records::MAX_RECORD_BYTES;
 use crate::records::{Column, Names, RecordError, Records};
@@ -381,7 +381,7 @@ struct Row {
     reward: f64,
     count: u64,
     check: u64,
-    starts: (u64, u64),
+    starts: (u64, Option<u64>),
     ends: bool,
 }
 
@@ -417,6 +417,8 @@ fn read_rows(reader: impl Read) -> Result<Table, CsvError> {
         horizon: None,
     };
     let (with_check, with_end) = (records.has(CHECK), records.has(END));
+    // Half of every count would make the two halves alike: what looks good by chance in one would look as good in the other.
+    let mut tossed = draws();
     while let Some(line) = records.next_line()? {
         if table.rows.len() == MAX_ROWS {
             return Err(RecordError::TooManyRows { most: MAX_ROWS }.into());
@@ -435,14 +437,14 @@ fn read_rows(reader: impl Read) -> Result<Table, CsvError> {
             if count <= MAX_COUNT { Ok(count) } else { Err(field(column).refuse("a count of at most 2^31")) }
         };
         let count = if table.counted { whole(COUNT)? } else { 0 };
-        let check = if with_check { field(CHECK).id()? } else { half(count, table.rows.len()) };
+        let check = if with_check { field(CHECK).id()? } else { coins(count, &mut tossed) };
         if check > count {
             let message = format!("check must be at most count = {count}, got {check}");
             return Err(CsvError::Row { line, message });
         }
         let starts = if table.with_starts { whole(STARTS)? } else { 0 };
-        let starts_check = if records.has(STARTS_CHECK) { field(STARTS_CHECK).id()? } else { starts / 2 };
-        if starts_check > starts {
+        let starts_check = records.has(STARTS_CHECK).then(|| field(STARTS_CHECK).id()).transpose()?;
+        if let Some(starts_check) = starts_check.filter(|&check| check > starts) {
             let message = format!("starts_check must be at most starts = {starts}, got {starts_check}");
             return Err(CsvError::Row { line, message });
         }
@@ -484,11 +486,6 @@ fn read_rows(reader: impl Read) -> Result<Table, CsvError> {
     Ok(table)
 }
 
-/// Half of a count that the file does not divide; the odd one goes to each half in turn.
-fn half(count: u64, row: usize) -> u64 {
-    count / 2 + (count % 2) * (row as u64 % 2)
-}
-
 impl Table {
     /// Stages count from the smallest one, and none may be missing.
     fn number_stages(&mut self) -> Result<(), CsvError> {
@@ -517,7 +514,11 @@ impl Table {
         let mut found: Vec<_> = rows.map(|row| (row.from, row.starts)).collect();
         found.sort_unstable();
         found.dedup_by_key(|(state, _)| *state);
-        starts.extend(found.into_iter().map(|(state, (count, check))| Start { state, count, check }));
+        let mut tossed = draws();
+        starts.extend(found.into_iter().map(|(state, (count, check))| {
+            let check = check.unwrap_or_else(|| coins(count, &mut tossed));
+            Start { state, count, check }
+        }));
         starts
     }
 

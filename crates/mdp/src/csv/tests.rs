@@ -435,3 +435,18 @@ fn counts_that_make_no_sense_are_refused() {
         "line 2, column count: want a count of at most 2^31, got \"99999999999\""
     );
 }
+
+#[test]
+fn without_a_column_check_a_coin_says_which_observations_are_kept_apart() {
+    // Half of every count would make the two halves the same data twice. 100 rows of 20: Σ (check − 10)²/5 is 100 ± √200.
+    let mut text = "state,action,next_state,reward,count\n".to_owned();
+    for state in 0..100 {
+        text += &format!("s{state},x,t,1,20\n");
+    }
+    let given = Given { horizon: Some(1), start: Some("s0"), discount: 1.0, normalise: false };
+    let problem = read_with(text.as_bytes(), "counts", &given).unwrap();
+    let counts = problem.data.counts.unwrap();
+    let checks: Vec<u64> = (0..100).map(|state| counts.seen(0, state, 0)[0].check).collect();
+    let spread: f64 = checks.iter().map(|&check| (check as f64 - 10.0).powi(2) / 5.0).sum();
+    assert!((spread - 100.0).abs() < 5.0 * 200.0f64.sqrt(), "{spread} {checks:?}");
+}

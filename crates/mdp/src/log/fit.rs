@@ -1,11 +1,11 @@
 //! From a log to a table: counts, relative frequencies, and plain words about what is missing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
 use super::{Columns, Log, LogError, NONE, Transition};
-use crate::counts::{Counted, Counts, Seen, Start};
+use crate::counts::{Counted, Counts, Seen, Start, kept_apart};
 use crate::model::{Data, Kernel, Model, Outcome, Problem};
 use crate::records::{Names, natural};
 
@@ -13,6 +13,10 @@ use crate::records::{Names, natural};
 const MAX_PAIRS: usize = 1 << 27;
 /// Pairs that were tried less often than this are named.
 const FEW: u64 = 10;
+/// More than this share of rows whose outcome was seen only once is worth a remark, if there are also many rewards or states.
+const ONCE: f64 = 0.1;
+/// Many rewards or states.
+const MANY: usize = 50;
 /// The most examples in a remark.
 const EXAMPLES: usize = 5;
 
@@ -91,8 +95,14 @@ fn fit_log(mut log: Log, name: &str, options: &Options) -> Result<Fitted, LogErr
         return Err(LogError::Horizon { at, stage: row.stage.saturating_add(first), first, horizon });
     }
     let mut notes = notes_on_episodes(&log, horizon, options.horizon.is_none());
+    if cuts.iter().any(|cut| cut.column == Binned::Reward) {
+        notes.push(
+            "a reward counts as the smallest of its bin: a policy must be given the collected reward counted like this"
+                .to_owned(),
+        );
+    }
     let stages = if options.by_stage { horizon } else { 1 };
-    let pairs = (log.states.len() + 1).saturating_mul(log.actions.len()).saturating_mul(stages);
+    let pairs = (log.states.len() + 2).saturating_mul(log.actions.len()).saturating_mul(stages);
     if pairs > MAX_PAIRS {
         let (states, actions) = (log.states.len(), log.actions.len());
         return Err(LogError::TooManyPairs { states, actions, stages });
@@ -133,37 +143,59 @@ fn episodes(n: usize) -> String {
 }
 
 /// The meaning of an arrival in each state: the episode goes on or ends (of each stage, if there is a table per stage).
+///
+/// **The last stage.** Nothing is decided after it, so a log often does not say what its last rows lead to: the field is empty, or
+/// every last row is marked as an end although the episode only stops there. One table for all stages would mix such arrivals with those of
+/// earlier stages, and no number of episodes would put that right. If the last stage is unclear in this way ([`Arrivals::unclear`]) its rows
+/// count only for pairs (state, action) that were tried at no other stage, and there they lead to the unknown.
 struct Arrivals {
     stages: usize,
     horizon: usize,
+    /// The last stage, if one table serves several stages: there rows may be unclear.
+    last: Option<u32>,
     n_states: usize,
     /// A decision is made there.
     left: Vec<bool>,
-    /// Some episode ended there before the horizon.
+    /// Some episode ended there before the last stage.
     ended: Vec<bool>,
     /// The state that stands for an end in a state that others leave.
     end: u32,
+    /// The state that stands for all that the log does not say.
+    unknown: u32,
     /// How many episodes end in a state that others leave.
     redirected: usize,
+    /// Whether the arrivals of the last stage cannot be told from those of earlier stages; then the pairs that were tried before it.
+    unclear: Option<HashSet<(u32, u32)>>,
+    /// How many rows are left out because of that.
+    left_out: usize,
 }
 
 impl Arrivals {
     fn new(log: &mut Log, horizon: usize, stages: usize) -> Self {
-        let end = end_state(&mut log.states);
-        for row in &mut log.rows {
-            if row.next == NONE {
-                row.next = end;
-            }
+        let [end, unknown] = ["end", "unknown"].map(|name| new_state(&mut log.states, name));
+        let longest = log.rows.iter().map(|row| row.stage).max().unwrap_or(0) as usize + 1;
+        // Without a column that says where episodes end, those that reach the longest length may only stop there.
+        let last = if log.has_end { horizon } else { horizon.min(longest) };
+        let last = (stages == 1 && last > 1 && last <= longest).then_some(last as u32 - 1);
+        let is_last = |row: &Transition| Some(row.stage) == last;
+        let silent = log.rows.iter().any(|row| is_last(row) && row.next == NONE);
+        for row in log.rows.iter_mut().filter(|row| row.next == NONE) {
+            let over = row.ends || row.stage as usize + 1 == horizon;
+            row.next = if over && !is_last(row) { end } else { unknown };
         }
         let n_states = log.states.len();
         let mut arrivals = Self {
             stages,
             horizon,
+            last,
             n_states,
             left: vec![false; (stages + 1) * n_states],
             ended: vec![false; (stages + 1) * n_states],
             end,
+            unknown,
             redirected: 0,
+            unclear: None,
+            left_out: 0,
         };
         for row in &log.rows {
             let place = arrivals.place(row.stage, row.state);
@@ -180,6 +212,16 @@ impl Arrivals {
         for stage in 0..=stages {
             arrivals.ended[place(stage)] = true;
         }
+        // Ends in states that others leave, and last rows that all lead to states that nobody leaves: both may be marks of the last stage.
+        let left = |row: &Transition| arrivals.left[arrivals.place(row.stage + 1, row.next)];
+        let marked = || !log.rows.iter().any(|row| is_last(row) && left(row));
+        if last.is_some() && (silent || arrivals.redirected > 0 || marked()) {
+            let before = log.rows.iter().filter(|row| !is_last(row));
+            let tried: HashSet<(u32, u32)> = before.map(|row| (row.state, row.action)).collect();
+            let twice = |row: &&Transition| is_last(row) && tried.contains(&(row.state, row.action));
+            arrivals.left_out = log.rows.iter().filter(twice).count();
+            arrivals.unclear = Some(tried);
+        }
         arrivals
     }
 
@@ -188,17 +230,22 @@ impl Arrivals {
         stage * self.n_states + state as usize
     }
 
+    /// Whether a decision could follow.
     fn early(&self, row: &Transition) -> bool {
-        (row.stage as usize) + 1 < self.horizon
+        (row.stage as usize) + 1 < self.horizon && Some(row.stage) != self.last
     }
 
-    /// Where a transition leads, and whether that is known to be the end.
-    fn arrival(&self, row: &Transition) -> (u32, bool) {
+    /// Where a transition leads, and whether that is known to be the end; `None` for a row of the last stage that does not count.
+    fn arrival(&self, row: &Transition) -> Option<(u32, bool)> {
         let place = self.place(row.stage + 1, row.next);
-        if row.ends && self.early(row) && self.left[place] {
-            return (self.end, true);
+        if let (Some(tried), true) = (&self.unclear, Some(row.stage) == self.last) {
+            let next = if self.left[place] { self.unknown } else { row.next };
+            return (!tried.contains(&(row.state, row.action))).then_some((next, false));
         }
-        (row.next, self.ended[place] && !self.left[place])
+        if row.ends && self.early(row) && self.left[place] {
+            return Some((self.end, true));
+        }
+        Some((row.next, self.ended[place] && !self.left[place]))
     }
 
     fn notes(&self, log: &Log) -> Vec<String> {
@@ -207,8 +254,18 @@ impl Arrivals {
             let (n, end) = (episodes(self.redirected), log.states.name(self.end));
             notes.push(format!("{n} ended in states that others leave: the ends lead to the state {end}"));
         }
+        if self.left_out > 0 {
+            let rows = if self.left_out == 1 {
+                "1 row is".to_owned()
+            } else {
+                format!("{} rows are", self.left_out)
+            };
+            notes.push(format!(
+                "the last stage does not say which episodes would have gone on: {rows} left out there, where the same action was tried in the same state before"
+            ));
+        }
         let mut unknown: BTreeMap<u32, u32> = BTreeMap::new();
-        for row in log.rows.iter().filter(|row| self.early(row)) {
+        for row in log.rows.iter().filter(|row| self.early(row) && row.next != self.unknown) {
             let place = self.place(row.stage + 1, row.next);
             if !self.left[place] && !self.ended[place] {
                 let line = unknown.entry(row.next).or_insert(row.line);
@@ -230,11 +287,11 @@ impl Arrivals {
     }
 }
 
-/// A state that no row names: `end`, or the next free number if states are numbers.
-fn end_state(states: &mut Names) -> u32 {
+/// A state that no row names: `name`, or the next free number if states are numbers.
+fn new_state(states: &mut Names, name: &str) -> u32 {
     let ids: Option<Vec<u64>> = (0..states.len() as u32).map(|s| states.name(s).parse().ok()).collect();
     let free = ids.and_then(|ids| ids.into_iter().max()?.checked_add(1));
-    let mut name = free.map_or("end".to_owned(), |id| id.to_string());
+    let mut name = free.map_or(name.to_owned(), |id| id.to_string());
     let known = states.len();
     loop {
         let number = states.number(&name);
@@ -259,15 +316,15 @@ fn count(
 ) -> Result<Fitted, LogError> {
     let mut seen: HashMap<Key, Tally> = HashMap::new();
     let mut starts: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    let apart = kept_apart(log.episodes.len());
     for row in &log.rows {
-        // Every other episode is kept apart to check a plan.
-        let check = u64::from(row.episode % 2);
+        let check = u64::from(apart[row.episode as usize]);
         if row.stage == 0 {
             let start = starts.entry(row.state).or_default();
             *start = (start.0 + 1, start.1 + check);
         }
         let stage = if stages == 1 { 0 } else { row.stage };
-        let (next, ends) = arrivals.arrival(row);
+        let Some((next, ends)) = arrivals.arrival(row) else { continue };
         // Adding 0.0 makes one number of 0 and -0.
         let key = (stage, row.state, row.action, next, (row.reward + 0.0).to_bits());
         let entry = seen.entry(key).or_insert((0, 0, ends, row.line));
@@ -276,14 +333,18 @@ fn count(
     let Log { rows, episodes, states, actions, word, .. } = log;
     let (n_episodes, transitions) = (episodes.len(), rows.len());
     drop((rows, episodes));
-    let used = seen.keys().any(|key| key.3 == arrivals.end);
     let (mut states, mut places) = states.sorted();
-    if !used {
-        // The state that stands for an end is not needed.
-        let place = places[arrivals.end as usize];
-        states.remove(place as usize);
+    let used = |state: u32| seen.keys().any(|key| key.3 == state);
+    for added in [arrivals.end, arrivals.unknown].into_iter().filter(|&added| !used(added)) {
+        // The state is not needed.
+        let place = places[added as usize];
+        let name = states.remove(place as usize);
         for other in places.iter_mut().filter(|other| **other > place) {
             *other -= 1;
+        }
+        // Numbers have no gap.
+        if added == arrivals.end && used(arrivals.unknown) && name.parse::<u64>().is_ok() {
+            states[places[arrivals.unknown as usize] as usize] = name;
         }
     }
     let (actions, action_places) = actions.sorted();
@@ -352,6 +413,14 @@ pub fn unseen(counts: &Counts) -> Vec<(usize, usize)> {
     pairs
 }
 
+fn all_seen(counts: &Counts) -> impl Iterator<Item = &Seen> {
+    let of_kernel = move |kernel| {
+        let pairs = (0..counts.n_states()).flat_map(|s| (0..counts.n_actions()).map(move |a| (s, a)));
+        pairs.flat_map(move |(s, a)| counts.seen(kernel, s, a))
+    };
+    (0..counts.n_kernels()).flat_map(of_kernel)
+}
+
 type Line = (u32, u32, u32, u32, u32, f64);
 
 fn pairs_were(n: usize) -> &'static str {
@@ -397,6 +466,17 @@ fn notes_on_counts(problem: &Problem, lines: &mut [Line], word: &str) -> Vec<Str
             two.4
         ));
     }
+    let once = all_seen(counts).filter(|seen| seen.count == 1).count();
+    let mut rewards: Vec<f64> = all_seen(counts).map(|seen| seen.reward).collect();
+    rewards.sort_unstable_by(f64::total_cmp);
+    rewards.dedup();
+    let transitions = counts.transitions();
+    let many = rewards.len() > MANY || problem.states.len() > MANY;
+    if once as f64 > ONCE * transitions as f64 && many {
+        notes.push(format!(
+            "{once} of {transitions} rows have an outcome (next state and reward) that was seen only once: a promise counts what only one half of the data has as a failure, so put continuous rewards or states into bins"
+        ));
+    }
     if counts.starts().len() > 1 {
         notes.push(format!(
             "episodes start in {} states; a plan starts in each as often as the log",
@@ -413,6 +493,15 @@ fn cut_points(mut values: Vec<f64>, bins: usize) -> Vec<f64> {
     let mut points: Vec<f64> = (0..bins).map(|bin| values[place(bin).min(values.len() - 1)]).collect();
     points.dedup();
     points
+}
+
+/// The points in as few digits as tell them apart, three at least: they become names.
+fn shown(points: &[f64]) -> Vec<f64> {
+    let rounded = |digits: usize| -> Vec<f64> {
+        points.iter().map(|point| format!("{point:.*e}", digits - 1).parse().unwrap_or(*point)).collect()
+    };
+    let found = (3..17).map(rounded).find(|shown| shown.is_sorted_by(|a, b| a < b));
+    found.unwrap_or_else(|| points.to_vec())
 }
 
 /// The bin of a value.
@@ -443,9 +532,10 @@ fn bin_states(log: &mut Log, bins: usize) -> Result<Vec<f64>, LogError> {
         all.extend(values[row.state as usize]);
     }
     let points = cut_points(all, bins);
-    let label = |bin: usize| match points.get(bin + 1) {
-        Some(next) => format!("{} to {next}", points[bin]),
-        None => format!("{} and more", points[bin]),
+    let shown = shown(&points);
+    let label = |bin: usize| match shown.get(bin + 1) {
+        Some(next) => format!("{} to {next}", shown[bin]),
+        None => format!("{} and more", shown[bin]),
     };
     let mut names = Names::default();
     let mut labels: Vec<String> = (0..points.len()).map(label).collect();

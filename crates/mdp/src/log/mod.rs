@@ -11,7 +11,7 @@
 //! | `episode` | no |
 //! | `stage` | yes: the rows of an episode are in order |
 //! | `state`, `action`, `reward` | no |
-//! | `next_state` | yes: the state of the episode's next row; its last row leads to a state `end` |
+//! | `next_state` | yes: the state of the episode's next row; its last row leads to a state `end` if it ends there, otherwise to a state `unknown` |
 //! | `end` | yes: the last row of an episode is its end |
 //!
 //! Column names have the usual synonyms (`done`, `next`, `t`, …). The rows may be in any order if there is a `stage`.

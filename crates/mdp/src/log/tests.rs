@@ -3,7 +3,9 @@ use std::fmt::Write as _;
 use super::*;
 use crate::counts::Seen;
 use crate::csv::{self, Given};
+use crate::evaluate::evaluate;
 use crate::model::Problem;
+use crate::trajectory::AugmentedInput;
 
 const HEADER: &str = "episode,stage,state,action,reward,next_state,end\n";
 const GIVEN: Given = Given { horizon: None, start: None, discount: 1.0, normalise: false };
@@ -47,10 +49,10 @@ fn a_log_becomes_a_table_with_counts() {
     assert_eq!(problem.states, ["high", "low"]);
     assert_eq!(problem.actions, ["order", "wait"]);
     assert_eq!((problem.model.horizon(), problem.model.start()), (2, &[(1, 1.0)][..]));
-    // Episode 2 is kept apart to check a plan.
+    // Of two episodes the draws keep the first one apart to check a plan.
     assert_eq!(
         seen(problem, "low", "order"),
-        [("high".into(), -4.0, 1, 0, false), ("low".into(), -4.0, 1, 1, false)]
+        [("high".into(), -4.0, 1, 1, false), ("low".into(), -4.0, 1, 0, false)]
     );
     assert!(
         note(&fitted, "never tried").contains("1 (state, action) pair was never tried: order in state high")
@@ -86,9 +88,79 @@ fn semicolons_tabs_decimal_commas_synonyms_and_any_order_mean_the_same() {
 fn stage_next_state_and_end_may_be_left_out() {
     let text = "episode,state,action,reward\n1,low,order,-4\n1,high,wait,3\n2,low,order,-4\n2,low,wait,0\n";
     let fitted = fitted(text);
-    assert_eq!(fitted.problem.states, ["end", "high", "low"]);
-    assert_eq!(seen(&fitted.problem, "high", "wait"), [("end".into(), 3.0, 1, 0, true)]);
+    assert_eq!(fitted.problem.states, ["high", "low", "unknown"]);
+    // The last rows do not say what follows.
+    assert_eq!(seen(&fitted.problem, "high", "wait"), [("unknown".into(), 3.0, 1, 1, false)]);
     note(&fitted, "no column says where episodes end");
+    // Where states are numbers, what follows has the next one.
+    let text = "episode,state,action,reward\n1,0,0,1\n1,1,0,1\n";
+    assert_eq!(self::fitted(text).problem.states, ["0", "1", "2"]);
+}
+
+#[test]
+fn an_episode_that_stops_at_the_last_stage_does_not_end_at_earlier_ones() {
+    // Every episode has three stages in one state and earns 3. Its last row leads nowhere, or to a mark.
+    for (header, end) in
+        [("next_state,end", ",1"), ("next_state,end", "over,1"), ("next_state", "over"), ("note", "")]
+    {
+        let mut text = format!("episode,state,action,reward,{header}\n");
+        for episode in 0..10 {
+            for stage in 0..3 {
+                let goes_on = if header == "next_state,end" { "a,0" } else { "a" };
+                let _ = writeln!(text, "{episode},a,x,1,{}", if stage < 2 { goes_on } else { end });
+            }
+        }
+        let fitted = fitted(&text);
+        let [outcome] = &seen(&fitted.problem, "a", "x")[..] else { panic!("{:?}", fitted.problem) };
+        assert_eq!((&outcome.0[..], outcome.2), ("a", 20), "{header}");
+        assert_eq!(fitted.transitions, 30);
+        assert!(note(&fitted, "the last stage does not say").contains("10 rows are left out"));
+        let law = evaluate(&fitted.problem.model, &|_: &AugmentedInput| 0).unwrap().law;
+        assert_eq!((law.values(), law.probabilities()), (&[3.0][..], &[1.0][..]), "{header}");
+        // A table per stage needs nothing of this.
+        let by_stage =
+            fit(text.as_bytes(), "log", &Options { by_stage: true, ..Options::default() }).unwrap();
+        assert!(!by_stage.notes.iter().any(|note| note.contains("left out")), "{:?}", by_stage.notes);
+    }
+}
+
+#[test]
+fn an_end_that_may_come_at_any_stage_is_as_frequent_as_in_the_stages_that_show_it() {
+    // Of four episodes one ends at stage 0, one at stage 1, two at the last one, where all of them are marked. Before the last
+    // stage there are 4 + 3 rows, 2 of them ends; the last stage does not say which of its 2 are.
+    let text = with_header(
+        "1,0,a,x,1,a,1\n2,0,a,x,1,a,0\n2,1,a,x,1,a,1\n3,0,a,x,1,a,0\n3,1,a,x,1,a,0\n3,2,a,x,1,a,1\n\
+         4,0,a,x,1,a,0\n4,1,a,x,1,a,0\n4,2,a,x,1,a,1\n",
+    );
+    let counted: Vec<_> =
+        seen(&fitted(&text).problem, "a", "x").into_iter().map(|s| (s.0, s.2, s.4)).collect();
+    assert_eq!(counted, [("a".to_owned(), 5, false), ("end".to_owned(), 2, true)]);
+}
+
+#[test]
+fn where_an_episode_is_cut_off_nobody_knows_what_follows() {
+    // No next state, and one episode of three stops after its first row without an end.
+    let text = "episode,stage,state,action,reward,end\n1,0,a,x,1,0\n1,1,b,x,1,1\n2,0,a,x,1,0\n3,0,a,x,1,1\n";
+    let fitted = fitted(text);
+    note(&fitted, "1 episode without an end, the first is episode 2 (line 4)");
+    let counted: Vec<_> = seen(&fitted.problem, "a", "x").into_iter().map(|s| (s.0, s.2, s.4)).collect();
+    let want = [("b", 1, false), ("end", 1, true), ("unknown", 1, false)];
+    assert_eq!(counted, want.map(|(state, n, ends)| (state.to_owned(), n, ends)));
+}
+
+#[test]
+fn the_halves_do_not_follow_the_order_of_the_episodes() {
+    // Two actions take turns. With every other episode kept apart one half would know one action and the other half the other.
+    let mut text = HEADER.to_owned();
+    for episode in 0..400 {
+        let _ = writeln!(text, "{episode},0,a,{},1,b,1", if episode % 2 == 0 { "x" } else { "y" });
+    }
+    let problem = fitted(&text).problem;
+    for action in ["x", "y"] {
+        // 200 of 400, of which 100 are expected in each half; the variance is 200·200·200·200/(400²·399) = 25.
+        let (_, _, count, check, _) = seen(&problem, "a", action)[0].clone();
+        assert!(count == 200 && check.abs_diff(100) <= 25, "{action}: {check} of {count}");
+    }
 }
 
 #[test]
@@ -123,19 +195,20 @@ fn a_next_state_that_never_occurs_is_named_and_is_no_known_end() {
     assert!(note(&fitted, "never left").starts_with(
         "1 state is entered but never left, and no episode ends there; the first is nowhere (line 4)"
     ));
-    assert_eq!(seen(&fitted.problem, "a", "x")[1], ("nowhere".into(), 5.0, 1, 1, false));
+    assert_eq!(seen(&fitted.problem, "a", "x")[1], ("nowhere".into(), 5.0, 1, 0, false));
     // Where an episode does end, it is one.
     let fitted = self::fitted(&with_header("1,0,a,x,0,b,0\n1,1,b,x,0,a,1\n2,0,a,x,5,goal,1\n"));
-    assert_eq!(seen(&fitted.problem, "a", "x")[1], ("goal".into(), 5.0, 1, 1, true));
+    assert_eq!(seen(&fitted.problem, "a", "x")[1], ("goal".into(), 5.0, 1, 0, true));
 }
 
 #[test]
 fn an_end_in_a_state_that_others_leave_gets_a_state_of_its_own() {
     let fitted = fitted(&with_header("1,0,0,0,0,1,0\n1,1,1,0,0,0,1\n2,0,0,0,9,1,1\n"));
-    assert_eq!(fitted.problem.states, ["0", "1", "2"]);
+    // State 3 stands for what follows the action that was tried at the last stage only.
+    assert_eq!(fitted.problem.states, ["0", "1", "2", "3"]);
     assert_eq!(
         seen(&fitted.problem, "0", "0"),
-        [("1".into(), 0.0, 1, 0, false), ("2".into(), 9.0, 1, 1, true)]
+        [("1".into(), 0.0, 1, 1, false), ("2".into(), 9.0, 1, 0, true)]
     );
     note(&fitted, "the ends lead to the state 2");
 }
@@ -165,6 +238,8 @@ fn rows_that_contradict_each_other_are_refused() {
 fn an_empty_log_and_wrong_values_are_refused() {
     assert_eq!(message(""), "there are no rows after the header");
     assert_eq!(fit(&b""[..], "log", &Options::default()).unwrap_err().to_string(), "the file is empty");
+    let workbook = fit(&b"PK\x03\x04\x14\0"[..], "log", &Options::default()).unwrap_err().to_string();
+    assert_eq!(workbook, "the file is a spreadsheet or an archive, not text: save it as CSV");
     assert_eq!(message("1,0,a,,0,b,1\n"), "line 2, column action: want a name or a number, got \"\"");
     assert_eq!(message("1,0,a,x,much,b,1\n"), "line 2, column reward: want a finite number, got \"much\"");
     assert_eq!(message("1,0,a,x,0,b,maybe\n"), "line 2, column end: want true or false, got \"maybe\"");
@@ -189,8 +264,21 @@ fn continuous_columns_are_put_into_bins_with_reported_cut_points() {
     let fitted = fit(text.as_bytes(), "log", &Options { bins, ..Options::default() }).unwrap();
     assert_eq!(fitted.cuts[0].points, [0.0, 2.5, 5.0, 7.5]);
     assert_eq!(fitted.cuts[1].points, [0.0, 50.0 / 7.0]);
+    note(&fitted, "a reward counts as the smallest of its bin");
+    assert!(!fitted.notes.iter().any(|note| note.contains("seen only once")), "{:?}", fitted.notes);
+    note(
+        &self::fitted(&text),
+        "100 of 100 rows have an outcome (next state and reward) that was seen only once",
+    );
     // One stage: no state is entered early, so there are the four bins and nothing else.
     assert_eq!(fitted.problem.states, ["0 to 2.5", "2.5 to 5", "5 to 7.5", "7.5 and more"]);
+    // Names have no more digits than they need; the cut points have all.
+    let text = text.replace("0.5,1", "0.123456789,1").replace("2.5,x", "2.512345678,x");
+    let fitted =
+        fit(text.as_bytes(), "log", &Options { bins: vec![(Binned::State, 4)], ..Options::default() });
+    let fitted = fitted.unwrap();
+    assert_eq!(fitted.cuts[0].points, [0.0, 2.512345678, 5.0, 7.5]);
+    assert_eq!(fitted.problem.states[..2], ["0 to 2.51", "2.51 to 5"]);
     let bins = vec![(Binned::State, 4)];
     let error = fit(with_header(TWO).as_bytes(), "log", &Options { bins, ..Options::default() }).unwrap_err();
     assert_eq!(error.to_string(), "line 2, column state: want a number to put into bins, got \"low\"");
