@@ -6,11 +6,12 @@
 //!
 //! ```text
 //! stop                                              always this action
-//! if state >= 19 then stop else continue            state, stage or collected; >=, >, <=, <, =; may be chained after else
+//! if state >= 19 then stop else continue            state, stage or collected; >=, >, <=, <, = or ==; may be chained after else
 //! up to 5                                           the action whose number lifts the state to 5: order up to 5
 //! ```
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::Read;
 
 use bqrl_mdp::evaluate::{Evaluation, Evaluator, Policy};
@@ -44,6 +45,10 @@ pub enum GivenError {
     Unknown { line: u64, what: &'static str, name: String, known: String },
     #[error("line {line}: stage {stage} is out of range, stages are 0 to {last}")]
     Stage { line: u64, stage: u64, last: usize },
+    #[error(
+        "line {line} and line {other} choose different actions for the same stage, state and collected reward"
+    )]
+    Twice { line: u64, other: u64 },
     #[error("the file has policies for {n} levels: {levels}; ask for one of them")]
     Levels { n: usize, levels: String },
     #[error("the rule {rule:?} is not understood: {message}")]
@@ -57,6 +62,8 @@ pub enum GivenError {
 /// A row of a file.
 #[derive(Clone, Debug)]
 struct Line {
+    /// Its line in the file.
+    line: u64,
     stage: Option<usize>,
     state: Option<usize>,
     from: f64,
@@ -131,7 +138,7 @@ impl<'a> GivenPolicy<'a> {
             let state = given(1).map(|_| find(1, states, "state")).transpose()?;
             let action = find(5, actions, "action")?;
             let tau = given(6).map(|field| field.number()).transpose()?;
-            lines.push((tau, Line { stage: stage.map(|s| s as usize), state, from, to, action }));
+            lines.push((tau, Line { line, stage: stage.map(|s| s as usize), state, from, to, action }));
         }
         if lines.is_empty() {
             return Err(RecordError::NoRows.into());
@@ -148,7 +155,8 @@ impl<'a> GivenPolicy<'a> {
                 return Err(GivenError::Levels { n: many.len(), levels: shown.join(", ") });
             }
         };
-        let wanted = lines.into_iter().filter(|(tau, _)| tau.is_none() || *tau == level);
+        let wanted: Vec<_> = lines.into_iter().filter(|(tau, _)| tau.is_none() || *tau == level).collect();
+        contradiction(wanted.iter().map(|(_, line)| line))?;
         let mut by_state = vec![Vec::new(); states.len()];
         for (_, line) in wanted {
             match line.state {
@@ -261,6 +269,19 @@ impl Policy for GivenPolicy<'_> {
     }
 }
 
+/// Refuses two rows for the same points with different actions.
+fn contradiction<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<(), GivenError> {
+    let mut known = HashMap::new();
+    for line in lines {
+        let points = (line.stage, line.state, line.from.to_bits(), line.to.to_bits());
+        let (other, action) = *known.entry(points).or_insert((line.line, line.action));
+        if action != line.action {
+            return Err(GivenError::Twice { line: line.line, other });
+        }
+    }
+    Ok(())
+}
+
 /// The law of a policy.
 #[derive(Clone, Debug)]
 pub struct Valued {
@@ -301,21 +322,37 @@ fn trailing_number(name: &str) -> Option<f64> {
     name.parse().ok().or_else(|| last.parse().ok()).filter(|x: &f64| x.is_finite())
 }
 
+/// The text after a word in small or capital letters, if it begins with it.
+fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let (first, rest) = text.split_at_checked(word.len())?;
+    first.eq_ignore_ascii_case(word).then_some(rest)
+}
+
+/// The texts before and after the first such word.
+fn around<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+    let found = (0..text.len()).find_map(|place| Some((place, after(text.get(place..)?, word)?)));
+    found.map(|(place, rest)| (&text[..place], rest))
+}
+
+fn finite(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|x: &f64| x.is_finite())
+}
+
 fn parse(text: &str, problem: &Problem) -> Result<Rule, String> {
-    if let Some(level) = text.strip_prefix("up to ").or_else(|| text.strip_prefix("order up to ")) {
-        let level =
-            level.trim().parse().map_err(|_| format!("want a number after \"up to\", got {level:?}"))?;
+    if let Some(level) = after(text, "up to ").or_else(|| after(text, "order up to ")) {
+        let level = finite(level).ok_or_else(|| format!("want a number after \"up to\", got {level:?}"))?;
         if problem.actions.iter().all(|action| trailing_number(action).is_none()) {
             return Err("no action of the problem has a number".to_owned());
         }
         return Ok(Rule::UpTo(level));
     }
-    if let Some(rest) = text.strip_prefix("if ") {
-        let (condition, rest) = rest.split_once(" then ").ok_or("there is no \"then\"")?;
-        let (then, otherwise) = rest.split_once(" else ").ok_or("there is no \"else\"")?;
+    if let Some(rest) = after(text, "if ") {
+        let (condition, rest) = around(rest, " then ").ok_or("there is no \"then\"")?;
+        let (then, otherwise) = around(rest, " else ").ok_or("there is no \"else\"")?;
         let (place, sign, compare) = [
             (">=", Compare::AtLeast),
             ("<=", Compare::AtMost),
+            ("==", Compare::Equal),
             (">", Compare::Above),
             ("<", Compare::Below),
             ("=", Compare::Equal),
@@ -323,14 +360,14 @@ fn parse(text: &str, problem: &Problem) -> Result<Rule, String> {
         .into_iter()
         .find_map(|(sign, compare)| condition.find(sign).map(|place| (place, sign, compare)))
         .ok_or_else(|| format!("want a comparison such as state >= 5, got {condition:?}"))?;
-        let variable = match condition[..place].trim() {
+        let variable = match &condition[..place].trim().to_ascii_lowercase()[..] {
             "stage" => Variable::Stage,
             "state" => Variable::State,
             "collected" => Variable::Collected,
             other => return Err(format!("want stage, state or collected, got {other:?}")),
         };
         let than = condition[place + sign.len()..].trim();
-        let than = than.parse().map_err(|_| format!("want a number, got {than:?}"))?;
+        let than = finite(than).ok_or_else(|| format!("want one comparison with a number, got {than:?}"))?;
         let (then, otherwise) =
             (Box::new(parse(then.trim(), problem)?), Box::new(parse(otherwise.trim(), problem)?));
         return Ok(Rule::If { variable, compare, than, then, otherwise });
@@ -411,5 +448,21 @@ mod tests {
             "the rule \"sell\" is not understood: the problem has no action \"sell\"; it has stop, continue"
         );
         assert!(rule("if offer > 3 then stop else continue").contains("want stage, state or collected"));
+        assert!(rule("if state > nan then stop else continue").contains("with a number, got \"nan\""));
+        let inventory = problems::build("inventory", &[]).unwrap();
+        let endless = GivenPolicy::rule("up to inf", &inventory).map(|_| ()).unwrap_err().to_string();
+        assert!(endless.contains("want a number after \"up to\", got \"inf\""), "{endless}");
+        assert_eq!(
+            message("stage,state,action\n0,5,stop\n0,,stop\n0,5,continue\n"),
+            "line 4 and line 2 choose different actions for the same stage, state and collected reward"
+        );
+    }
+
+    #[test]
+    fn a_rule_may_be_written_in_capitals_and_with_two_equal_signs() {
+        let asset = problems::build("asset-selling", &[]).unwrap();
+        let law = |rule: &str| evaluate(&asset.model, &GivenPolicy::rule(rule, &asset).unwrap()).unwrap();
+        let plain = law("if stage = 3 then stop else if state >= 19 then stop else continue");
+        assert_eq!(law("IF stage == 3 THEN stop ELSE If State >= 19 Then stop Else continue"), plain);
     }
 }
