@@ -39,6 +39,8 @@ pub struct ExplainArgs {
 #[derive(Serialize)]
 struct Report<'a> {
     problem: &'a str,
+    /// Whether the probabilities are estimates from counts.
+    estimated: bool,
     tau: f64,
     target: f64,
     stage: usize,
@@ -78,6 +80,7 @@ pub fn run(args: &ExplainArgs) -> Result<String, Failure> {
         };
         let report = Report {
             problem: &problem.name,
+            estimated: problem.data.counts.is_some(),
             tau,
             target,
             stage: x.stage,
@@ -124,7 +127,11 @@ fn human(
         let mark = if choice.action == chosen { "→" } else { "" };
         rows.push(vec![mark.to_owned(), name(choice).clone(), number(choice.chance), number(choice.mean)]);
     }
-    out + &table(&rows)
+    out += &table(&rows);
+    if problem.data.counts.is_some() {
+        out += "\nEstimates from counts, no promises: all of this holds if the estimated probabilities are true.\n";
+    }
+    out
 }
 
 fn point(text: &str, problem: &Problem) -> Result<AugmentedInput, Failure> {

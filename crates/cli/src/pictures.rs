@@ -21,7 +21,7 @@ pub type Cells = Vec<Vec<Option<usize>>>;
 pub fn policy_cells(evaluator: &Evaluator, policy: &dyn Policy) -> (Cells, &'static str) {
     let typical = evaluator.typical_collected(policy);
     let always_zero = typical.iter().flatten().flatten().all(|&c| c == 0.0);
-    let at = if always_zero { "at C_h = 0" } else { "at the most likely C_h" };
+    let at = if always_zero { "with nothing collected" } else { "at the most likely collected reward" };
     let mut choice = Vec::new();
     let mut action = |stage, state, collected: &Option<f64>| {
         let collected = (*collected)?;
@@ -38,16 +38,16 @@ pub fn policy_cells(evaluator: &Evaluator, policy: &dyn Policy) -> (Cells, &'sta
 
 /// The headline of a level: what its policy is for, and what it attains.
 pub fn heading(solved: &Solved) -> String {
-    let tau = number(solved.plan.best.tau);
+    let (tau, often) = (number(solved.plan.best.tau), often(solved.plan.best.tau));
     match (&solved.promise, &solved.buffered) {
         (Some(promise), _) if promise.supported => {
-            format!("τ = {tau} · promised {}", number(promise.certified_quantile))
+            format!("promised: {often} at least {} (τ = {tau})", number(promise.certified_quantile))
         }
-        (Some(_), _) => format!("τ = {tau} · nothing is promised"),
+        (Some(_), _) => format!("nothing is promised (τ = {tau})"),
         (None, Some((plan, _))) => {
             format!("τ = {tau}, β = {} · Q_τ^β = {}", number(plan.buffer.beta()), number(plan.lower))
         }
-        (None, None) => format!("τ = {tau} · Q*_τ = {}", number(solved.plan.best.value)),
+        (None, None) => format!("{often} at least {} (τ = {tau})", number(solved.plan.best.value)),
     }
 }
 
@@ -68,7 +68,10 @@ pub fn policies(problem: &Problem, evaluator: &Evaluator, policies: &[(String, &
         states: problem.state_labels().to_vec(),
         grid: grid.and_then(|grid| GridMap::new(grid.columns, &grid.letters, problem.states.len())),
         panels: panels.collect(),
-        note: format!("Planned, not learned; actions {note}."),
+        note: format!(
+            "Planned, not learned; actions {note}.{}",
+            if problem.data.counts.is_some() { " Probabilities are estimates from counts." } else { "" }
+        ),
     };
     policy_map::draw(&map.where_something_is_chosen())
 }
@@ -106,7 +109,7 @@ pub fn laws(problem: &Problem, exact: bool, neutral: &Evaluation, solved: &[Solv
 /// The law of one policy with its quantiles.
 pub fn law(problem: &str, policy: &str, law: &ReturnLaw, taus: &[f64], note: &str) -> Figure {
     let panel = |&tau: &f64| LawPanel {
-        heading: format!("τ = {} · Q_τ = {}", number(tau), number(law.quantile(tau))),
+        heading: format!("{} at least {} (τ = {})", often(tau), number(law.quantile(tau)), number(tau)),
         values: law.values().to_vec(),
         probabilities: law.probabilities().to_vec(),
         references: Vec::new(),
@@ -130,7 +133,7 @@ pub fn comparison(comparison: &Comparison, policy: &str) -> Figure {
     let panel = |(place, row): (usize, &Row)| {
         let Quantile { tau, quantile } = row.quantiles[place];
         LawPanel {
-            heading: format!("best at τ = {} · Q_τ = {}", number(tau), number(quantile)),
+            heading: format!("best: {} at least {} (τ = {})", often(tau), number(quantile), number(tau)),
             values: row.law.values().to_vec(),
             probabilities: row.law.probabilities().to_vec(),
             references: vec![reference("your rule", &yours.law), reference("largest mean", &neutral.law)],
@@ -145,7 +148,10 @@ pub fn comparison(comparison: &Comparison, policy: &str) -> Figure {
         problem: comparison.problem.clone(),
         policy: "best at this level".into(),
         panels: comparison.policies[2..].iter().enumerate().map(panel).collect(),
-        note: format!("Your rule: {policy}."),
+        note: format!(
+            "Your rule: {policy}.{}",
+            if comparison.estimated { " Laws under the estimated probabilities: no promise." } else { "" }
+        ),
     })
 }
 

@@ -158,7 +158,9 @@ fn vary(
             ]);
         }
     }
-    Ok(format!("{}, {key} varied\n\n{}", args.problem, table(&rows)))
+    let estimated = plans.iter().any(|plan| plan.report.estimated);
+    let how = if estimated { "; estimates from counts, no promises" } else { "" };
+    Ok(format!("{}, {key} varied{how}\n\n{}", args.problem, table(&rows)))
 }
 
 /// τ with its buffer, checked.
@@ -300,7 +302,7 @@ fn promises(report: &Report) -> String {
         let interval = |[low, high]: [f64; 2]| format!("{} … {}", number(low), number(high));
         rows.push(vec![
             number(level.tau),
-            number(promise.certified_quantile),
+            if promise.supported { number(promise.certified_quantile) } else { "none".to_owned() },
             if promise.supported { number(promise.certified_probability) } else { "–".to_owned() },
             number(promise.policy_estimate),
             promise.bootstrap_interval.map_or("–".to_owned(), interval),
@@ -314,7 +316,7 @@ fn promises(report: &Report) -> String {
         if let (Some(buffered), Some(value)) = (&level.buffered, promise.certified_buffered) {
             let _ = writeln!(
                 out,
-                "  τ = {}, β = {}: the promised buffered quantile is {}; the estimate is {}",
+                "  τ = {}, β = {}: the promised buffered quantile is {}, if no reward is smaller than those in the log; the estimate is {}",
                 number(level.tau),
                 number(buffered.beta),
                 number(value),
@@ -352,7 +354,11 @@ fn certificates(report: &Report) -> String {
 }
 
 fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved]) -> String {
-    let kind = if report.exact { "exact" } else { "bounds, rewards rounded" };
+    let kind = match (report.estimated, report.exact) {
+        (true, _) => "estimates from counts",
+        (false, true) => "exact",
+        (false, false) => "bounds, rewards rounded",
+    };
     let mut out = format!(
         "{}: {} states, {} actions, horizon {}; {kind} over {} return values\nlargest mean {}\n\n",
         report.problem,
@@ -388,10 +394,15 @@ fn human(report: &Report, problem: &Problem, planner: &Planner, solved: &[Solved
         ]);
     }
     out += &table(&rows);
-    out += "\nIn words\n";
+    let if_true = if report.estimated { ", if the estimated probabilities were true" } else { "" };
+    let _ = writeln!(out, "\nIn words{if_true}");
     out += &words;
 
-    out += "\nCertificate\n";
+    if report.estimated {
+        out += "  these are no promises: --confidence 0.95 makes one\n";
+    }
+
+    let _ = writeln!(out, "\nCertificate{if_true}");
     out += &certificates(report);
 
     if report.taus.iter().any(|level| level.buffered.is_some()) {

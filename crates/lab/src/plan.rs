@@ -74,6 +74,8 @@ pub struct Report {
     pub horizon: usize,
     /// False if rewards were rounded; there are then bounds instead of values.
     pub exact: bool,
+    /// Whether the probabilities are estimates from counts: nothing but a promise is then sure.
+    pub estimated: bool,
     /// Values on the grid of returns.
     pub returns: usize,
     /// `max_π E[R^π]`.
@@ -357,6 +359,7 @@ impl Answer<'_> {
             actions: problem.model.n_actions(),
             horizon: problem.model.horizon(),
             exact: planner.is_exact(),
+            estimated: problem.data.counts.is_some(),
             returns: planner.n_returns(),
             max_mean: planner.max_mean(),
             taus: self.solved.iter().map(|solved| self.level(solved)).collect(),
