@@ -80,8 +80,9 @@ class PolicyEvaluation:
         _show.law_curve(axes, self._law, self.policy)
         for level, quantile in zip(self.risk_levels, self.quantiles, strict=True):
             axes.plot([quantile], [level], "o", color="C3")
-            axes.annotate(f" {_show.number(quantile)}", (quantile, level))
-        _show.finish_laws(axes, f"{self.problem.name}: {self.policy}", self.risk_levels)
+            axes.annotate(f" {_show.times(level)} at least {_show.number(quantile)}", (quantile, level), va="top")
+        estimated = " (estimates from counts)" if self.estimated else ""
+        _show.finish_laws(axes, f"{self.problem.name}{estimated}: {self.policy}", self.risk_levels)
         return axes
 
     def _how(self) -> str:
@@ -165,8 +166,13 @@ class Comparison:
         styles: list[dict[str, Any]] = [{"color": "0.3", "linestyle": "--"}, {"color": "C1", "linestyle": ":"}]
         for place, (row, law) in enumerate(zip(self.policies, self._laws, strict=True)):
             style = styles[place] if place < 2 else {"color": ("C0", "C2", "C3", "C4", "C5")[(place - 2) % 5]}
-            _show.law_curve(axes, law, _named(row, self.policy), **style)
-        _show.finish_laws(axes, self.problem.name, self.risk_levels)
+            name = _named(row, self.policy)
+            if row.risk_level is not None:
+                quantile = row.quantiles[self.risk_levels.index(row.risk_level)]
+                name += f": {_show.times(row.risk_level)} at least {_show.number(quantile)}"
+            _show.law_curve(axes, law, name, **style)
+        title = f"{self.problem.name} (estimates from counts)" if self.estimated else self.problem.name
+        _show.finish_laws(axes, title, self.risk_levels)
         return axes
 
     def _repr_html_(self) -> str:

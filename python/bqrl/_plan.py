@@ -160,11 +160,13 @@ class Plan:
         if axes is None:
             return _show.Picture(native.laws_svg())
         for level, law in zip(self.levels, self._laws, strict=True):
-            label = f"for {level.risk_level:g}: {_show.number(level.policy_quantile)}"
+            often = _show.times(level.risk_level)
+            label = f"{often} at least {_show.number(level.policy_quantile)} (policy for {level.risk_level:g})"
             (line,) = axes.plot([level.policy_quantile], [level.risk_level], "o")
             _show.law_curve(axes, law, label, color=line.get_color())
         _show.law_curve(axes, native.neutral(), "largest mean", color="0.4", linestyle="--")
-        _show.finish_laws(axes, self.problem.name, [level.risk_level for level in self.levels])
+        title = f"{self.problem.name} (estimates from counts)" if self.report["estimated"] else self.problem.name
+        _show.finish_laws(axes, title, [level.risk_level for level in self.levels])
         return axes
 
     def _repr_html_(self) -> str:
@@ -189,9 +191,12 @@ class Plan:
                 best = f"{_show.number(level.best_quantile_lower)} … {_show.number(level.best_quantile_upper)}"
             row = [level.risk_level, best, level.probability_at_least, level.policy_mean, level.risk_neutral_quantile]
             if promised:
-                row.append(level.promise and level.promise.certified_quantile)
+                row.append(level.promise.certified_quantile if level.promise and level.promise.supported else "none")
             rows.append(row)
         head += ["promised"] * promised
+        if self.report["estimated"]:
+            only = "Estimates from counts, no promises; bqrl.plan(…, confidence=0.95) makes one."
+            notes.append("All but the promise is an estimate from counts." if promised else only)
         caption = f"{self.problem.name}: largest mean {_show.number(self.max_mean)}"
         return _show.table(caption, head, rows, notes) + self.levels[0].policy._native.laws_svg()
 

@@ -179,7 +179,8 @@ class PlannedPolicy:
         step = max(1, len(shown) // 15)
         labels = self.problem.state_labels
         axes.set_yticks(range(0, len(shown), step), [labels[s] for s in shown[::step]])
-        axes.set(xlabel="period", ylabel=self.problem.state_axis, title=f"risk level {self.risk_level}, {at}")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set(xlabel="period", ylabel=self.problem.state_axis, title=f"risk level {self.risk_level}, {at}; blank: cannot occur")
         bar = axes.figure.colorbar(drawn, ax=axes, ticks=range(0, len(actions), max(1, len(actions) // 12)))
         bar.ax.set_yticklabels([actions[int(t)] for t in bar.get_ticks()])
         return axes

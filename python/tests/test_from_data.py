@@ -354,6 +354,27 @@ def test_mistakes_of_a_simulator_are_named():
         bqrl.simulate("coin", 0, 3, actions=["walk"])
 
 
+def test_pictures_say_the_level_in_words_and_what_is_an_estimate():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    fit = bqrl.fit(gambles(300))
+    plan = bqrl.plan(fit, risk_level=0.1)
+    best = plan[0.1].policy_quantile
+    for drawn in (plan.plot(), bqrl.evaluate(fit, plan[0.1]).plot(), bqrl.compare(fit, "safe", risk_levels=0.1).plot()):
+        words = [text.get_text() for text in (*drawn.get_legend().get_texts(), *drawn.texts)]
+        assert any(f"9 times in 10 at least {best:g}" in text for text in words), words
+        assert "estimates from counts" in drawn.get_title()
+    periods = plan[0.1].policy.plot().get_xticks()
+    assert all(period == round(period) for period in periods), periods
+
+
+def test_fixed_episodes_without_next_states_do_not_seem_to_end_early():
+    log = {"episode": np.repeat(np.arange(50), 3), "state": ["a"] * 150, "action": ["x"] * 150, "reward": np.ones(150)}
+    fit = bqrl.fit(log)
+    assert bqrl.plan(fit).max_mean == 3.0
+    assert any("50 rows are left out" in note for note in fit.notes)
+
+
 def test_in_a_notebook(monkeypatch):
     pandas = pytest.importorskip("pandas")
     fit = bqrl.fit(gambles(300))
@@ -366,6 +387,9 @@ def test_in_a_notebook(monkeypatch):
     assert levels.risk_level.tolist() == [0.1, 0.5] and "policy_mean" in levels
     assert dataclasses.asdict(plan[0.1])["promise"]["confidence"] == 0.9
     assert plan.to_dataframe().certified_quantile.tolist() == [level.promise.certified_quantile for level in plan.levels]
+    assert "All but the promise is an estimate" in plan._repr_html_()
+    assert "Estimates from counts, no promises" in bqrl.plan(fit)._repr_html_()
+    assert "stimates" not in bqrl.plan("gamble-chain")._repr_html_()
     # Names are text, whatever they contain.
     bad = bqrl.fit(LOG | {"State": ["<b>", "high", "<b>", "<b>"], "Next State": ["high", "<b>", "<b>", "high"]})
     assert "&lt;b&gt;" in bad._repr_html_() and "<b>:" not in bad._repr_html_()
