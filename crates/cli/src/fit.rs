@@ -93,7 +93,8 @@ pub fn run(args: &FitArgs) -> Result<String, Failure> {
     }
     let named = args.log.display();
     let file = File::open(&args.log).map_err(|error| Failure::usage(format!("reading {named}: {error}")))?;
-    let options = Options { by_stage: args.by_stage, horizon: args.horizon, bins: args.bins.clone() };
+    let bins = args.bins.clone();
+    let options = Options { by_stage: args.by_stage, horizon: args.horizon, bins, ends_known: false };
     let fitted = fit(file, &named.to_string(), &options).map_err(|error| {
         let failure = Failure::usage(format!("reading {named}: {error}"));
         match error {

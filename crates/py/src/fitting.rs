@@ -95,7 +95,7 @@ fn options(by_stage: bool, horizon: Option<usize>, bins: &[(String, usize)]) -> 
         };
         Ok((column, *n))
     };
-    Ok(Options { by_stage, horizon, bins: bins.iter().map(bin).collect::<PyResult<_>>()? })
+    Ok(Options { by_stage, horizon, bins: bins.iter().map(bin).collect::<PyResult<_>>()?, ends_known: false })
 }
 
 fn found(fitted: Fitted) -> Fit {
@@ -126,7 +126,7 @@ pub fn simulate<'py>(
     by_stage: bool,
     bins: Vec<(String, usize)>,
 ) -> PyResult<Fit> {
-    let options = options(by_stage, Some(horizon), &bins)?;
+    let options = Options { ends_known: true, ..options(by_stage, Some(horizon), &bins)? };
     let mut played = Played {
         step,
         start,

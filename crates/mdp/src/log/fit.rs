@@ -38,6 +38,8 @@ pub struct Options {
     pub horizon: Option<usize>,
     /// Columns to put into bins with about equally many rows each.
     pub bins: Vec<(Binned, usize)>,
+    /// The log says of its last stage too whether episodes end there: it comes from a simulator.
+    pub ends_known: bool,
 }
 
 /// The bins of a column.
@@ -107,7 +109,7 @@ fn fit_log(mut log: Log, name: &str, options: &Options) -> Result<Fitted, LogErr
         let (states, actions) = (log.states.len(), log.actions.len());
         return Err(LogError::TooManyPairs { states, actions, stages });
     }
-    let arrivals = Arrivals::new(&mut log, horizon, stages);
+    let arrivals = Arrivals::new(&mut log, horizon, stages, options.ends_known);
     notes.extend(arrivals.notes(&log));
     let fitted = count(log, name, horizon, stages, &arrivals)?;
     notes.extend(fitted.notes);
@@ -151,6 +153,7 @@ fn episodes(n: usize) -> String {
 struct Arrivals {
     stages: usize,
     horizon: usize,
+    ends_known: bool,
     /// The last stage, if one table serves several stages: there rows may be unclear.
     last: Option<u32>,
     n_states: usize,
@@ -171,12 +174,12 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    fn new(log: &mut Log, horizon: usize, stages: usize) -> Self {
+    fn new(log: &mut Log, horizon: usize, stages: usize, ends_known: bool) -> Self {
         let [end, unknown] = ["end", "unknown"].map(|name| new_state(&mut log.states, name));
         let longest = log.rows.iter().map(|row| row.stage).max().unwrap_or(0) as usize + 1;
         // Without a column that says where episodes end, those that reach the longest length may only stop there.
         let last = if log.has_end { horizon } else { horizon.min(longest) };
-        let last = (stages == 1 && last > 1 && last <= longest).then_some(last as u32 - 1);
+        let last = (stages == 1 && last > 1 && last <= longest && !ends_known).then_some(last as u32 - 1);
         let is_last = |row: &Transition| Some(row.stage) == last;
         let silent = log.rows.iter().any(|row| is_last(row) && row.next == NONE);
         for row in log.rows.iter_mut().filter(|row| row.next == NONE) {
@@ -187,6 +190,7 @@ impl Arrivals {
         let mut arrivals = Self {
             stages,
             horizon,
+            ends_known,
             last,
             n_states,
             left: vec![false; (stages + 1) * n_states],
@@ -203,7 +207,7 @@ impl Arrivals {
         }
         for row in &log.rows {
             let place = arrivals.place(row.stage + 1, row.next);
-            if row.ends && arrivals.early(row) {
+            if arrivals.ends(row) {
                 arrivals.ended[place] = true;
                 arrivals.redirected += usize::from(arrivals.left[place]);
             }
@@ -230,9 +234,14 @@ impl Arrivals {
         stage * self.n_states + state as usize
     }
 
-    /// Whether a decision could follow.
+    /// Whether a decision could follow, and the log would show it.
     fn early(&self, row: &Transition) -> bool {
         (row.stage as usize) + 1 < self.horizon && Some(row.stage) != self.last
+    }
+
+    /// Whether the row is known to end its episode.
+    fn ends(&self, row: &Transition) -> bool {
+        row.ends && (self.ends_known || self.early(row))
     }
 
     /// Where a transition leads, and whether that is known to be the end; `None` for a row of the last stage that does not count.
@@ -242,7 +251,7 @@ impl Arrivals {
             let next = if self.left[place] { self.unknown } else { row.next };
             return (!tried.contains(&(row.state, row.action))).then_some((next, false));
         }
-        if row.ends && self.early(row) && self.left[place] {
+        if self.ends(row) && self.left[place] {
             return Some((self.end, true));
         }
         Some((row.next, self.ended[place] && !self.left[place]))

@@ -138,6 +138,19 @@ fn an_end_that_may_come_at_any_stage_is_as_frequent_as_in_the_stages_that_show_i
 }
 
 #[test]
+fn a_simulator_says_at_the_last_stage_too_where_episodes_end() {
+    // Episode 3 goes on after its last row, episode 4 ends there: 9 rows, 3 ends.
+    let text = with_header(
+        "1,0,a,x,1,a,1\n2,0,a,x,1,a,0\n2,1,a,x,1,a,1\n3,0,a,x,1,a,0\n3,1,a,x,1,a,0\n3,2,a,x,1,a,0\n\
+         4,0,a,x,1,a,0\n4,1,a,x,1,a,0\n4,2,a,x,1,a,1\n",
+    );
+    let options = Options { ends_known: true, ..Options::default() };
+    let problem = fit(text.as_bytes(), "log", &options).unwrap().problem;
+    let counted: Vec<_> = seen(&problem, "a", "x").into_iter().map(|s| (s.0, s.2, s.4)).collect();
+    assert_eq!(counted, [("a".to_owned(), 6, false), ("end".to_owned(), 3, true)]);
+}
+
+#[test]
 fn where_an_episode_is_cut_off_nobody_knows_what_follows() {
     // No next state, and one episode of three stops after its first row without an end.
     let text = "episode,stage,state,action,reward,end\n1,0,a,x,1,0\n1,1,b,x,1,1\n2,0,a,x,1,0\n3,0,a,x,1,1\n";
