@@ -441,7 +441,7 @@ fn without_a_column_check_a_coin_says_which_observations_are_kept_apart() {
     // Half of every count would make the two halves the same data twice. 100 rows of 20: Σ (check − 10)²/5 is 100 ± √200.
     let mut text = "state,action,next_state,reward,count\n".to_owned();
     for state in 0..100 {
-        text += &format!("s{state},x,t,1,20\n");
+        let _ = writeln!(text, "s{state},x,t,1,20");
     }
     let given = Given { horizon: Some(1), start: Some("s0"), discount: 1.0, normalise: false };
     let problem = read_with(text.as_bytes(), "counts", &given).unwrap();
