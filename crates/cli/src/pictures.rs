@@ -41,13 +41,13 @@ pub fn heading(solved: &Solved) -> String {
     let (tau, often) = (number(solved.plan.best.tau), often(solved.plan.best.tau));
     match (&solved.promise, &solved.buffered) {
         (Some(promise), _) if promise.supported => {
-            format!("promised: {often} at least {} (τ = {tau})", number(promise.certified_quantile))
+            format!("promised: {often} at least {} (τ={tau})", number(promise.certified_quantile))
         }
-        (Some(_), _) => format!("nothing is promised (τ = {tau})"),
+        (Some(_), _) => format!("nothing is promised (τ={tau})"),
         (None, Some((plan, _))) => {
             format!("τ = {tau}, β = {} · Q_τ^β = {}", number(plan.buffer.beta()), number(plan.lower))
         }
-        (None, None) => format!("{often} at least {} (τ = {tau})", number(solved.plan.best.value)),
+        (None, None) => format!("{often} at least {} (τ={tau})", number(solved.plan.best.value)),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn laws(problem: &Problem, exact: bool, neutral: &Evaluation, solved: &[Solv
 /// The law of one policy with its quantiles.
 pub fn law(problem: &str, policy: &str, law: &ReturnLaw, taus: &[f64], note: &str) -> Figure {
     let panel = |&tau: &f64| LawPanel {
-        heading: format!("{} at least {} (τ = {})", often(tau), number(law.quantile(tau)), number(tau)),
+        heading: format!("{} at least {} (τ={})", often(tau), number(law.quantile(tau)), number(tau)),
         values: law.values().to_vec(),
         probabilities: law.probabilities().to_vec(),
         references: Vec::new(),
@@ -133,7 +133,7 @@ pub fn comparison(comparison: &Comparison, policy: &str) -> Figure {
     let panel = |(place, row): (usize, &Row)| {
         let Quantile { tau, quantile } = row.quantiles[place];
         LawPanel {
-            heading: format!("best: {} at least {} (τ = {})", often(tau), number(quantile), number(tau)),
+            heading: format!("best: {} at least {} (τ={})", often(tau), number(quantile), number(tau)),
             values: row.law.values().to_vec(),
             probabilities: row.law.probabilities().to_vec(),
             references: vec![reference("your rule", &yours.law), reference("largest mean", &neutral.law)],

@@ -63,7 +63,7 @@ pub enum GivenError {
 #[derive(Clone, Debug)]
 struct Line {
     /// Its line in the file.
-    line: u64,
+    at: u64,
     stage: Option<usize>,
     state: Option<usize>,
     from: f64,
@@ -138,7 +138,7 @@ impl<'a> GivenPolicy<'a> {
             let state = given(1).map(|_| find(1, states, "state")).transpose()?;
             let action = find(5, actions, "action")?;
             let tau = given(6).map(|field| field.number()).transpose()?;
-            lines.push((tau, Line { line, stage: stage.map(|s| s as usize), state, from, to, action }));
+            lines.push((tau, Line { at: line, stage: stage.map(|s| s as usize), state, from, to, action }));
         }
         if lines.is_empty() {
             return Err(RecordError::NoRows.into());
@@ -274,9 +274,9 @@ fn contradiction<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<(), GivenE
     let mut known = HashMap::new();
     for line in lines {
         let points = (line.stage, line.state, line.from.to_bits(), line.to.to_bits());
-        let (other, action) = *known.entry(points).or_insert((line.line, line.action));
+        let (other, action) = *known.entry(points).or_insert((line.at, line.action));
         if action != line.action {
-            return Err(GivenError::Twice { line: line.line, other });
+            return Err(GivenError::Twice { line: line.at, other });
         }
     }
     Ok(())
