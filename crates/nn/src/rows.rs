@@ -74,7 +74,7 @@ impl<'a> Rows<'a> {
         assert!(n <= n_inputs, "planes of {n} cells, want at most D = {n_inputs}");
         let n_bytes = self.planes.map_or(0, |planes| planes.bytes.len());
         let (of_planes, of_floats) = (self.planes.map_or(0, |planes| planes.cells.bytes(n)), n_inputs - n);
-        let n_samples = if of_floats > 0 { self.floats.len() / of_floats } else { n_bytes / of_planes };
+        let n_samples = self.floats.len().checked_div(of_floats).unwrap_or_else(|| n_bytes / of_planes);
         assert!(
             (n_bytes, self.floats.len()) == (n_samples * of_planes, n_samples * of_floats),
             "{n_bytes} bytes and {} floats, want n·D, {of_planes} and {of_floats} for each sample",
@@ -92,7 +92,7 @@ impl<'a> Rows<'a> {
         let mut rows = Vec::with_capacity(n_samples * n_inputs);
         for (sample, planes) in bytes.chunks_exact(cells.bytes(n)).enumerate() {
             match cells {
-                Cells::Bits => rows.extend((0..n).map(|i| f32::from(planes[i / 8] >> (i % 8) & 1))),
+                Cells::Bits => rows.extend((0..n).map(|i| f32::from((planes[i / 8] >> (i % 8)) & 1))),
                 Cells::Bytes => rows.extend(planes.iter().map(|&byte| f32::from(byte) / 255.0)),
             }
             rows.extend_from_slice(&self.floats[sample * (n_inputs - n)..][..n_inputs - n]);

@@ -412,7 +412,7 @@ fn planes_are_learned_from_bit_for_bit_as_their_floats_are() {
                     floats.extend_from_slice(&row[n..]);
                     for (i, cell) in row[..n].iter_mut().enumerate() {
                         *cell = match cells {
-                            Cells::Bits => f32::from(bytes[i / 8] >> (i % 8) & 1),
+                            Cells::Bits => f32::from((bytes[i / 8] >> (i % 8)) & 1),
                             Cells::Bytes => f32::from(bytes[i]) / 255.0,
                         };
                     }

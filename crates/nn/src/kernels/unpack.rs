@@ -97,6 +97,9 @@ fn word(bytes: [u8; 4]) -> f32 {
     f32::from_bits(u32::from_le_bytes(bytes))
 }
 
+/// 2²³: from here on floats are whole numbers, so that its bits with those of a cell at the end are 2²³ + cell.
+const WHOLE: f32 = 8_388_608.0;
+
 /// Cell k of every word.
 #[inline(always)]
 fn cell<S: Simd, const P: usize>(simd: S, words: S::f32s, k: usize) -> S::f32s {
@@ -104,8 +107,6 @@ fn cell<S: Simd, const P: usize>(simd: S, words: S::f32s, k: usize) -> S::f32s {
     let shifted =
         simd.wrapping_dyn_shr_u32s(simd.transmute_u32s_f32s(words), simd.splat_u32s((k * bits) as u32));
     let cell = simd.and_u32s(shifted, simd.splat_u32s((1 << bits) - 1));
-    // Above 2²³ floats are whole numbers: the bits of a cell behind those of 2²³ are 2²³ + cell.
-    const WHOLE: f32 = 8_388_608.0;
     let sum = simd.transmute_f32s_u32s(simd.or_u32s(cell, simd.splat_u32s(WHOLE.to_bits())));
     let cell = simd.sub_f32s(sum, simd.splat_f32s(WHOLE));
     if P == 32 {
@@ -140,7 +141,7 @@ mod tests {
                 for (rows, n) in
                     [(1, 1), (3, 7), (4, 32), (5, 64), (16, 70), (33, 400), (64, 513), (64, 1024)]
                 {
-                    let bytes: Vec<u8> = (0..64 * cells.bytes(n)).map(|i| (i * 151 >> 3) as u8).collect();
+                    let bytes: Vec<u8> = (0..64 * cells.bytes(n)).map(|i| ((i * 151) >> 3) as u8).collect();
                     let order: Vec<usize> = (0..rows).map(|r| (r * 37 + 5) % 64).collect();
                     let planes = Planes { cells, n, bytes: &bytes };
                     let plain = Rows { planes: Some(planes), floats: &[] }.expanded(n).into_owned();
