@@ -32,7 +32,7 @@ use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Adam, Choice, Convolution, Ensemble, Head, Init, Shape, Sight, TargetRule, Which};
 use serde::{Deserialize, Serialize};
 
-use crate::experience::encode::{Encoder, Moments};
+use crate::experience::encode::{Encoded, Encoder, Moments};
 use crate::experience::minibatch::{Draw, Imagined, Minibatch};
 use crate::experience::replay::Replay;
 use crate::experience::saved;
@@ -334,9 +334,9 @@ impl QuantileCritics {
 
     /// z(x, a) of every critic and head, in units of σ: ((critic · heads + head) · A + a) · K + j. Raw, not sorted.
     pub fn outputs(&self, which: Which, x: &Input) -> Vec<f32> {
-        let mut input = Vec::with_capacity(self.encoder.width());
+        let mut input = Encoded::default();
         self.encoder.encode(x, self.unit.of_inputs(), &mut input);
-        self.critics.act(which, &input)
+        self.critics.act(which, &self.encoder.rows(&input).expanded(self.encoder.width()))
     }
 
     /// The same for many inputs, all in one pass through the networks.
@@ -348,11 +348,11 @@ impl QuantileCritics {
         if inputs.len() == 1 {
             return inputs.map(|x| self.outputs(which, &x)).collect();
         }
-        let mut rows = Vec::with_capacity(self.encoder.width() * inputs.len());
+        let mut all = Encoded::default();
         for x in inputs {
-            self.encoder.encode(&x, self.unit.of_inputs(), &mut rows);
+            self.encoder.encode(&x, self.unit.of_inputs(), &mut all);
         }
-        self.critics.act_many(which, &rows)
+        self.critics.act_many(which, self.encoder.rows(&all))
     }
 
     /// The same, with one pass for neighbours that look alike to the networks. The second list says which outputs belong to an input.
@@ -361,17 +361,16 @@ impl QuantileCritics {
         which: Which,
         inputs: impl Iterator<Item = &'a Input<'a>>,
     ) -> (Vec<Vec<f32>>, Vec<usize>) {
-        let width = self.encoder.width();
-        let (mut rows, mut places) = (Vec::new(), Vec::new());
+        let (mut distinct, mut places) = (Encoded::default(), Vec::new());
         for x in inputs {
-            let before = rows.len();
-            self.encoder.encode(x, self.unit.of_inputs(), &mut rows);
-            if before > 0 && rows[before - width..before] == rows[before..] {
-                rows.truncate(before);
-            }
-            places.push(rows.len() / width - 1);
+            self.encoder.encode(x, self.unit.of_inputs(), &mut distinct);
+            distinct.drop_repeated();
+            places.push(distinct.n_samples() - 1);
         }
-        let outputs = if rows.is_empty() { Vec::new() } else { self.critics.act_many(which, &rows) };
+        let outputs = match places[..] {
+            [] => Vec::new(),
+            _ => self.critics.act_many(which, self.encoder.rows(&distinct)),
+        };
         (outputs, places)
     }
 

@@ -27,8 +27,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let actions: Vec<u8> = batch.actions.iter().flat_map(|&a| (a as i64).to_le_bytes()).collect();
     let done: Vec<f32> = batch.continuation.iter().map(|c| 1.0 - c).collect();
     let tensors = [
-        ("inputs", Dtype::F32, vec![n, shape.n_inputs], floats(batch.inputs)),
-        ("next_inputs", Dtype::F32, vec![n, shape.n_inputs], floats(batch.next_inputs)),
+        ("inputs", Dtype::F32, vec![n, shape.n_inputs], floats(&batch.inputs.expanded(shape.n_inputs))),
+        (
+            "next_inputs",
+            Dtype::F32,
+            vec![n, shape.n_inputs],
+            floats(&batch.next_inputs.expanded(shape.n_inputs)),
+        ),
         ("rewards", Dtype::F32, vec![n], floats(batch.rewards)),
         ("done", Dtype::F32, vec![n], floats(&done)),
         ("actions", Dtype::I64, vec![n], actions),

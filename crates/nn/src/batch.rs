@@ -5,19 +5,20 @@ use std::ops::Range;
 use crate::ensemble::UpdateError;
 use crate::kernels::Kernels;
 use crate::panels::{Inputs, PANEL, Panels};
+use crate::rows::Rows;
 use crate::shape::Shape;
 
 /// A minibatch of transitions (x, a, r, x', d), B of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// x, one row of D floats per transition.
-    pub inputs: &'a [f32],
+    /// x, one row of D inputs per transition.
+    pub inputs: Rows<'a>,
     /// a.
     pub actions: &'a [usize],
     /// r.
     pub rewards: &'a [f32],
     /// x', as `inputs`; not used where `continuation` is 0, but finite.
-    pub next_inputs: &'a [f32],
+    pub next_inputs: Rows<'a>,
     /// 1−d, times the discount: 0 where the episode is over, so that there is no next state to evaluate.
     pub continuation: &'a [f32],
 }
@@ -65,8 +66,8 @@ impl Transitions {
         );
         let share = |c: &f32| (0.0..=1.0).contains(c);
         assert!(continuation.iter().all(share), "continuation must lie in [0, 1], got {continuation:?}");
-        assert_eq!(inputs.len(), b * n_inputs, "inputs, want B·D");
-        assert_eq!(next_inputs.len(), b * n_inputs, "next inputs, want B·D");
+        assert_eq!(inputs.n_samples(n_inputs), b, "rows of inputs, want one per action");
+        assert_eq!(next_inputs.n_samples(n_inputs), b, "rows of next inputs, want one per action");
         assert!(actions.iter().all(|&a| a < n_actions), "actions must be below {n_actions}, got {actions:?}");
 
         self.order.clear();
@@ -75,10 +76,10 @@ impl Transitions {
         // Here and not in the loss: a clipped residual would turn a NaN into a harmless-looking gradient.
         check_finite("rewards", rewards, 1)?;
         if !self.inputs.fill_in_order(kernels, inputs, n_inputs, &self.order, shape.sight.is_none()) {
-            check_finite("inputs", inputs, n_inputs)?;
+            check_finite("inputs", inputs.floats, n_inputs - inputs.n_cells())?;
         }
         if !self.next_inputs.fill_in_order(kernels, next_inputs, n_inputs, &self.order) {
-            check_finite("next_inputs", next_inputs, n_inputs)?;
+            check_finite("next_inputs", next_inputs.floats, n_inputs - next_inputs.n_cells())?;
         }
         self.outcomes.resize(b, 3);
         self.spans.clear();

@@ -22,6 +22,7 @@ use crate::critic::{Critic, Init, Needed, Network, Workspace};
 use crate::kernels::Kernels;
 use crate::kernels::sort::comparators;
 use crate::panels::{Inputs, Panels};
+use crate::rows::Rows;
 use crate::rule::TargetRule;
 use crate::shape::{Shape, ShapeError};
 
@@ -38,7 +39,7 @@ pub enum Which {
 ///
 /// ```
 /// use bqrl_math::{Buffer, Purpose, stream};
-/// use bqrl_nn::{Adam, Batch, Ensemble, Init, Shape, TargetRule, Which};
+/// use bqrl_nn::{Adam, Batch, Ensemble, Init, Rows, Shape, TargetRule, Which};
 ///
 /// let shape = Shape { n_inputs: 3, sight: None, hidden: vec![16], layer_norm: false, n_heads: 1, n_twins: 1, n_actions: 2, n_quantiles: 8, n_critics: 2 };
 /// let mut critics = Ensemble::new(shape, Init::default(), &mut stream(42, Purpose::Init))?;
@@ -46,7 +47,7 @@ pub enum Which {
 ///
 /// // One transition that ends with reward 1 after action 0: every quantile of z(x, 0) is drawn to 1.
 /// let x = [0.1, 0.2, 0.3];
-/// let batch = Batch { inputs: &x, actions: &[0], rewards: &[1.0], next_inputs: &x, continuation: &[0.0] };
+/// let batch = Batch { inputs: Rows::floats(&x), actions: &[0], rewards: &[1.0], next_inputs: Rows::floats(&x), continuation: &[0.0] };
 /// for _ in 0..2000 {
 ///     critics.train_step(&batch, &rule, &Adam::new(0.01), 0.01)?;
 /// }
@@ -188,17 +189,21 @@ impl Ensemble {
         outputs
     }
 
-    /// As [`act`](Self::act) for many inputs, rows of D floats one after the other, in one pass: one vector per input.
+    /// As [`act`](Self::act) for many inputs in one pass: one vector per input.
     ///
     /// The last bits may differ from those of [`act`](Self::act).
-    pub fn act_many(&self, which: Which, rows: &[f32]) -> Vec<Vec<f32>> {
+    pub fn act_many(&self, which: Which, rows: Rows) -> Vec<Vec<f32>> {
         let Shape { n_inputs, .. } = self.network.shape;
-        assert!(!rows.is_empty() && rows.len().is_multiple_of(n_inputs), "{} floats, want n·D", rows.len());
-        let inputs = Inputs::from_rows(rows, n_inputs);
-        let n_outputs = self.network.shape.n_outputs();
-        let mut outputs = vec![Vec::with_capacity(self.critics.len() * n_outputs); rows.len() / n_inputs];
-        for critic in 0..self.critics.len() {
-            let panels = self.forward(which, critic, &inputs);
+        let n_samples = rows.n_samples(n_inputs);
+        assert!(n_samples > 0, "no inputs to act for");
+        let order: Vec<usize> = (0..n_samples).collect();
+        let mut inputs = Panels::default();
+        inputs.fill_in_order(self.network.kernels, rows, n_inputs, &order);
+        let (n_outputs, work) = (self.network.shape.n_outputs(), &mut Workspace::default());
+        let mut outputs = vec![Vec::with_capacity(self.critics.len() * n_outputs); n_samples];
+        for critic in &self.critics {
+            let mut panels = Panels::default();
+            self.network.forward(critic.parameters(which), &inputs, Needed::All, work, &mut panels);
             for (sample, outputs) in outputs.iter_mut().enumerate() {
                 outputs.extend((0..n_outputs).map(|output| panels.get(sample, output)));
             }

@@ -15,6 +15,7 @@
 //! | `ensemble` | the critics and the ways to train them |
 //! | `rule`, `batch`, `bellman` | how targets are made from transitions and compared with outputs |
 //! | `critic`, `shape` | one network: places of its parameters, forward, backward |
+//! | `rows` | inputs as they are stored: floats, and planes of bits or bytes |
 //! | `panels`, `aligned` | batches in memory, one sample per SIMD lane |
 //! | `kernels` | the inner loops of training, one source for all instruction sets |
 //! | `file` | safetensors |
@@ -97,6 +98,7 @@ mod ensemble;
 mod file;
 mod kernels;
 mod panels;
+mod rows;
 mod rule;
 mod shape;
 mod workload;
@@ -108,6 +110,7 @@ pub use ensemble::{Ensemble, Member, UpdateError, Which};
 pub use file::LoadError;
 pub use kernels::Kernels;
 pub use panels::{Inputs, Panels};
+pub use rows::{Cells, Planes, Rows};
 pub use rule::{Choice, Head, RuleError, TargetRule};
 pub use shape::{Convolution, Shape, ShapeError, Sight};
 pub use workload::Workload;

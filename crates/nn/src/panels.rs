@@ -14,6 +14,8 @@ use std::ops::Range;
 use crate::aligned::{Aligned, LANES, padded};
 use crate::kernels::Kernels;
 use crate::kernels::transpose::Transpose;
+use crate::kernels::unpack::Unpack;
+use crate::rows::{Planes, Rows};
 
 /// Samples in a full panel, and features in a full block.
 pub(crate) const PANEL: usize = 64;
@@ -53,30 +55,33 @@ impl Panels {
     /// As [`from_rows`](Self::from_rows), in the memory at hand.
     fn fill_from_rows(&mut self, rows: &[f32], n_features: usize) {
         let order: Vec<usize> = (0..samples_in(rows, n_features)).collect();
-        self.fill_in_order(Kernels::detect(), rows, n_features, &order);
+        self.fill_in_order(Kernels::detect(), Rows::floats(rows), n_features, &order);
     }
 
     /// Rows in an order: sample i is row `order[i]`. Returns whether all numbers are finite.
     pub(crate) fn fill_in_order(
         &mut self,
         kernels: Kernels,
-        rows: &[f32],
+        rows: Rows,
         n_features: usize,
         order: &[usize],
     ) -> bool {
         self.resize(order.len(), n_features);
+        let n_floats = n_features - rows.n_cells();
         let mut finite = true;
         for (order, panel) in order.chunks(PANEL).zip(0..) {
-            let mut begins = [0; PANEL];
-            begins.iter_mut().zip(order).for_each(|(begin, row)| *begin = row * n_features);
             let out_width = self.width(panel);
-            finite &= kernels.run(Transpose {
-                from: rows,
-                begins: &begins[..order.len()],
-                n: n_features,
-                out: self.panel_mut(panel),
-                out_width,
-            });
+            let (cells, floats) = self.panel_mut(panel).split_at_mut(rows.n_cells() * out_width);
+            let begins = |bytes: usize| -> [usize; PANEL] {
+                std::array::from_fn(|lane| order.get(lane).map_or(0, |row| row * bytes))
+            };
+            if let Some(Planes { cells: kind, n, bytes }) = rows.planes {
+                let begins = &begins(kind.bytes(n))[..order.len()];
+                kernels.run(Unpack { cells: kind, n, from: bytes, begins, out: cells, out_width });
+            }
+            let begins = &begins(n_floats)[..order.len()];
+            finite &=
+                kernels.run(Transpose { from: rows.floats, begins, n: n_floats, out: floats, out_width });
         }
         finite
     }
@@ -248,20 +253,20 @@ impl Inputs {
     /// As [`from_rows`](Self::from_rows), in the memory at hand.
     pub fn fill_from_rows(&mut self, rows: &[f32], n_inputs: usize) {
         let order: Vec<usize> = (0..samples_in(rows, n_inputs)).collect();
-        self.fill_in_order(Kernels::detect(), rows, n_inputs, &order, true);
+        self.fill_in_order(Kernels::detect(), Rows::floats(rows), n_inputs, &order, true);
     }
 
     /// Rows in an order: sample i is row `order[i]`. Returns whether all numbers are finite. A convolution does not need the blocks.
     pub(crate) fn fill_in_order(
         &mut self,
         kernels: Kernels,
-        rows: &[f32],
+        rows: Rows,
         n_inputs: usize,
         order: &[usize],
         with_blocks: bool,
     ) -> bool {
         if with_blocks {
-            self.blocks.fill_in_order(rows, n_inputs, order);
+            self.blocks.fill_in_order(&rows.expanded(n_inputs), n_inputs, order);
         }
         self.panels.fill_in_order(kernels, rows, n_inputs, order)
     }

@@ -4,10 +4,11 @@
 
 use std::hint::black_box;
 
-use bqrl_math::{Buffer, Purpose, stream};
+use bqrl_math::{Buffer, Purpose, Rng, stream};
 
 use crate::{
-    Adam, Batch, Choice, Convolution, Ensemble, Head, Init, Kernels, Shape, Sight, TargetRule, Which,
+    Adam, Batch, Cells, Choice, Convolution, Ensemble, Head, Init, Kernels, Planes, Rows, Shape, Sight,
+    TargetRule, Which,
 };
 
 /// Critics and the minibatch to train them on.
@@ -15,11 +16,39 @@ use crate::{
 pub struct Workload {
     critics: Ensemble,
     rule: TargetRule,
-    inputs: Vec<f32>,
+    inputs: Stored,
+    /// The first of them.
+    x: Vec<f32>,
     actions: Vec<usize>,
     rewards: Vec<f32>,
-    next_inputs: Vec<f32>,
+    next_inputs: Stored,
     continuation: Vec<f32>,
+}
+
+/// Inputs as agents keep them.
+#[derive(Clone, Debug)]
+struct Stored {
+    /// Their kind, and cells of a sample.
+    cells: Option<(Cells, usize)>,
+    bytes: Vec<u8>,
+    floats: Vec<f32>,
+}
+
+impl Stored {
+    /// Noise: normal floats, and planes where the networks see. Planes of games are bits, those of videos are bytes.
+    fn noise(shape: &Shape, cells: Cells, n_samples: usize, rng: &mut Rng) -> Self {
+        let n = shape.sight.as_ref().map_or(0, |sight| sight.planes.iter().product());
+        Self {
+            cells: shape.sight.as_ref().map(|_| (cells, n)),
+            bytes: (0..n_samples * cells.bytes(n)).map(|_| rng.below(256) as u8).collect(),
+            floats: (0..n_samples * (shape.n_inputs - n)).map(|_| rng.normal() as f32).collect(),
+        }
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        let planes = |(cells, n)| Planes { cells, n, bytes: &self.bytes };
+        Rows { planes: self.cells.map(planes), floats: &self.floats }
+    }
 }
 
 impl Workload {
@@ -77,7 +106,7 @@ impl Workload {
             "a" => (seeing([4, 84, 84], &[[32, 5, 5], [64, 5, 5]], 256, 4, 51), 32),
             _ => return None,
         };
-        let Shape { n_inputs, n_actions, n_quantiles, n_heads, .. } = shape;
+        let Shape { n_actions, n_quantiles, n_heads, .. } = shape;
         let rule = if shape.layer_norm {
             // The envelope, the mean, and ramps.
             let per_level = |ramp| Head { choice: Choice::PerLevel, ramp };
@@ -94,11 +123,13 @@ impl Workload {
             TargetRule::buffered(&buffer, n_quantiles, 0.0, 1.0).expect("a valid rule")
         };
         let rng = &mut stream(7, Purpose::Test);
-        let mut normals = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.normal() as f32).collect() };
+        let cells = if name == "a" { Cells::Bytes } else { Cells::Bits };
+        let inputs = Stored::noise(&shape, cells, batch, rng);
         Some(Self {
-            inputs: normals(batch * n_inputs),
-            next_inputs: normals(batch * n_inputs),
-            rewards: normals(batch),
+            x: inputs.rows().expanded(shape.n_inputs)[..shape.n_inputs].to_vec(),
+            inputs,
+            next_inputs: Stored::noise(&shape, cells, batch, rng),
+            rewards: (0..batch).map(|_| rng.normal() as f32).collect(),
             rule,
             actions: (0..batch).map(|_| rng.below(n_actions)).collect(),
             continuation: (0..batch).map(|_| if rng.below(10) == 0 { 0.0 } else { 1.0 }).collect(),
@@ -108,14 +139,15 @@ impl Workload {
 
     /// One [`Ensemble::train_step`] with learning rate 1e-4 and ζ = 0.005.
     pub fn step(&mut self) {
-        let Self { critics, rule, inputs, actions, rewards, next_inputs, continuation } = self;
+        let Self { critics, rule, inputs, actions, rewards, next_inputs, continuation, .. } = self;
+        let (inputs, next_inputs) = (inputs.rows(), next_inputs.rows());
         let batch = Batch { inputs, actions, rewards, next_inputs, continuation };
         critics.train_step(black_box(&batch), rule, &Adam::new(1e-4), 0.005).expect("noise is learned by");
     }
 
     /// All outputs of all critics for the first input.
     pub fn act(&self) -> Vec<f32> {
-        self.critics.act(Which::Online, black_box(&self.inputs[..self.critics.shape().n_inputs]))
+        self.critics.act(Which::Online, black_box(&self.x))
     }
 
     /// Floating-point operations of one step's matrix products, see [`Shape::train_flops`]. (With twins, the online critic's second
@@ -131,7 +163,8 @@ impl Workload {
 
     /// The minibatch.
     pub fn batch(&self) -> Batch<'_> {
-        let Self { inputs, actions, rewards, next_inputs, continuation, .. } = self;
+        let Self { actions, rewards, continuation, .. } = self;
+        let (inputs, next_inputs) = (self.inputs.rows(), self.next_inputs.rows());
         Batch { inputs, actions, rewards, next_inputs, continuation }
     }
 }

@@ -1,7 +1,7 @@
 //! Acting for one input, for many, and the forward pass of training: the same networks, the same numbers.
 
 use bqrl_math::{Purpose, stream};
-use bqrl_nn::{Ensemble, Init, Inputs, Kernels, Shape, Which};
+use bqrl_nn::{Ensemble, Init, Inputs, Kernels, Rows, Shape, Which};
 
 const N_INPUTS: usize = 7;
 
@@ -35,7 +35,7 @@ fn acting_for_many_inputs_agrees_with_acting_for_each() {
         let critics = ensemble(kernels);
         for n in [1, 2, 37] {
             let rows = rows(n);
-            let many = critics.act_many(Which::Online, &rows);
+            let many = critics.act_many(Which::Online, Rows::floats(&rows));
             assert_eq!(many.len(), n);
             for (row, many) in rows.chunks_exact(N_INPUTS).zip(&many) {
                 let one = critics.act(Which::Online, row);
@@ -58,7 +58,7 @@ fn acting_for_many_inputs_is_the_forward_pass_of_training_bit_for_bit() {
         critics.update(&inputs, &bqrl_nn::Adam::new(0.01), 0.5, |_, _, d_z| d_z.fill(1.0)).unwrap();
         let n_outputs = critics.shape().n_outputs();
         for which in [Which::Online, Which::Target] {
-            let many = critics.act_many(which, &rows(37));
+            let many = critics.act_many(which, Rows::floats(&rows(37)));
             for critic in 0..4 {
                 let panels = critics.forward(which, critic, &inputs);
                 for (sample, many) in many.iter().enumerate() {
@@ -69,12 +69,15 @@ fn acting_for_many_inputs_is_the_forward_pass_of_training_bit_for_bit() {
                 }
             }
         }
-        assert_ne!(critics.act_many(Which::Online, &rows(2)), critics.act_many(Which::Target, &rows(2)));
+        assert_ne!(
+            critics.act_many(Which::Online, Rows::floats(&rows(2))),
+            critics.act_many(Which::Target, Rows::floats(&rows(2)))
+        );
     }
 }
 
 #[test]
 #[should_panic(expected = "want n·D")]
 fn rows_that_are_not_whole_are_refused() {
-    let _ = ensemble(Kernels::scalar()).act_many(Which::Online, &[0.0; N_INPUTS + 1]);
+    let _ = ensemble(Kernels::scalar()).act_many(Which::Online, Rows::floats(&[0.0; N_INPUTS + 1]));
 }

@@ -3,7 +3,10 @@
 mod oracle;
 
 use bqrl_math::{Buffer, Purpose, stream};
-use bqrl_nn::{Adam, Convolution, Ensemble, Init, Inputs, Kernels, Shape, Sight, UpdateError, Which};
+use bqrl_nn::{
+    Adam, Batch, Cells, Convolution, Ensemble, Init, Inputs, Kernels, Planes, Rows, Shape, Sight,
+    UpdateError, Which,
+};
 use oracle::{Head, Rule, Sample, Way, assert_close, flat};
 
 /// Convolutions of channels, kernel, stride.
@@ -384,6 +387,68 @@ fn a_batch_that_is_not_finite_is_refused_and_changes_nothing() {
     let mut bad = good.clone();
     bad.inputs[0] = f32::NEG_INFINITY;
     assert_eq!(try_step(&bad), "inputs of the batch must be finite, got -inf in transition 0");
+}
+
+/// Bits and bytes of planes in front of floats, and the same as floats only.
+#[test]
+fn planes_are_learned_from_bit_for_bit_as_their_floats_are() {
+    // 39 cells: no whole bytes of bits, no whole words of bytes. With convolutions, and with a dense layer that sees the cells.
+    let (n, n_inputs, n_samples) = (39, 42, 70);
+    for (kernels, cells) in
+        Kernels::available().into_iter().flat_map(|k| [(k, Cells::Bits), (k, Cells::Bytes)])
+    {
+        for sight in [Some(sight([3, 1, 13], &[[5, 1, 2]])), None] {
+            let (mut shape, _) = seeing_cases().swap_remove(1);
+            (shape.n_inputs, shape.sight) = (n_inputs, sight);
+            let rng = &mut stream(6, Purpose::Test);
+            let mut sample = Sample::random(&shape, n_samples, rng);
+            let mut stored = [Vec::new(), Vec::new()].map(|none: Vec<u8>| (none, Vec::new()));
+            for (inputs, (bytes, floats)) in
+                [&mut sample.inputs, &mut sample.next_inputs].into_iter().zip(&mut stored)
+            {
+                bytes.extend((0..n_samples * cells.bytes(n)).map(|_| rng.below(256) as u8));
+                for (row, bytes) in inputs.chunks_exact_mut(n_inputs).zip(bytes.chunks_exact(cells.bytes(n)))
+                {
+                    floats.extend_from_slice(&row[n..]);
+                    for (i, cell) in row[..n].iter_mut().enumerate() {
+                        *cell = match cells {
+                            Cells::Bits => f32::from((bytes[i / 8] >> (i % 8)) & 1),
+                            Cells::Bytes => f32::from(bytes[i]) / 255.0,
+                        };
+                    }
+                }
+            }
+            let [inputs, next_inputs] = stored
+                .each_ref()
+                .map(|(bytes, floats)| Rows { planes: Some(Planes { cells, n, bytes }), floats });
+            let (rule, adam) = (plain_rules()[0].compiled(shape.n_quantiles), Adam::new(1e-3));
+            let mut plain = ensemble(&shape, 7, kernels);
+            let mut packed = plain.clone();
+            let batch = sample.batch();
+            plain.train_step(&batch, &rule, &adam, 0.1).unwrap();
+            packed.train_step(&Batch { inputs, next_inputs, ..batch }, &rule, &adam, 0.1).unwrap();
+            assert!(plain.to_bytes() == packed.to_bytes(), "{}, {shape:?}, {cells:?}", kernels.name());
+            assert_eq!(inputs.expanded(n_inputs), sample.inputs);
+            let [by_floats, by_planes] =
+                [batch.inputs, inputs].map(|rows| plain.act_many(Which::Online, rows));
+            assert_eq!(by_floats, by_planes);
+
+            let mut bad = stored[0].1.clone();
+            bad[3 * 5 + 1] = f32::NAN;
+            let inputs = Rows { floats: &bad, ..inputs };
+            let refused = packed.train_step(&Batch { inputs, next_inputs, ..batch }, &rule, &adam, 0.1);
+            let refused = refused.unwrap_err().to_string();
+            assert_eq!(refused, "inputs of the batch must be finite, got NaN in transition 5");
+            assert!(plain.to_bytes() == packed.to_bytes());
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "want n·D, 5 and 3 for each sample")]
+fn planes_that_are_not_whole_are_refused() {
+    let planes = Planes { cells: Cells::Bits, n: 39, bytes: &[0; 9] };
+    let _ = Rows { planes: Some(planes), floats: &[0.0; 6] }.n_samples(42);
 }
 
 #[test]

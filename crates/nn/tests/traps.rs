@@ -6,7 +6,7 @@
 mod oracle;
 
 use bqrl_math::Buffer;
-use bqrl_nn::{Adam, Batch, Choice, Ensemble, Head, Kernels, Shape, TargetRule};
+use bqrl_nn::{Adam, Batch, Choice, Ensemble, Head, Kernels, Rows, Shape, TargetRule};
 use oracle::{assert_close, constant};
 
 /// K = 2 and η = (¼, ¾). The buffer [0, ½] makes the score the lower of the two quantiles.
@@ -43,10 +43,10 @@ fn step_of_twins(
         let critics = [(constant(online), constant(target)), (constant(online), constant(online))];
         let mut critics: Ensemble = oracle::ensemble(&shape, &critics, kernels);
         let batch = Batch {
-            inputs: &[0.0],
+            inputs: Rows::floats(&[0.0]),
             actions: &[0],
             rewards: &[reward],
-            next_inputs: &[0.0],
+            next_inputs: Rows::floats(&[0.0]),
             continuation: &[f32::from(u8::from(!done))],
         };
         let losses = critics.train_step_with_loss(&batch, rule, &Adam::new(1e-3), 0.1).unwrap();
@@ -269,7 +269,7 @@ fn a_rule_for_another_number_of_heads_is_refused() {
     };
     let net = constant(&[0.0; 4]);
     let mut critics = oracle::ensemble(&shape, &[(net.clone(), net)], Kernels::scalar());
-    let batch =
-        Batch { inputs: &[0.0], actions: &[0], rewards: &[0.0], next_inputs: &[0.0], continuation: &[0.0] };
+    let x = Rows::floats(&[0.0]);
+    let batch = Batch { inputs: x, actions: &[0], rewards: &[0.0], next_inputs: x, continuation: &[0.0] };
     let _ = critics.train_step(&batch, &heads(vec![per_level(0.0)]), &Adam::new(1e-3), 0.1);
 }

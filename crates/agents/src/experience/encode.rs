@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state        one-hot of s, √n high (unordered); s/(n−1) and the ±1 thermometer 1{s ≥ k}, k = 1..n−1 (ordered); a vector by its
-//!              running mean and standard deviation, cut at ±5, or as it is; bits as 0 and 1; bytes over 255
+//!              running mean and standard deviation, cut at ±5, or as it is; bits as 0 and 1; bytes over 255 (by the networks)
 //! time         (H−h)/H and exp(−(H−h)/2^j), j = 0 … ⌈log₂ H⌉ − 1
 //! collected    c / σ, for agents whose policy depends on it
 //! ```
@@ -12,12 +12,50 @@
 
 use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::trajectory::Observation;
+use bqrl_nn::{Cells, Planes, Rows};
 use serde::{Deserialize, Serialize};
 
 use crate::Input;
 
 /// A normalised number is cut here.
 const MOST: f32 = 5.0;
+
+/// Inputs of several samples. Planes stay bits or bytes here; they become floats in the lanes of the networks.
+#[derive(Clone, Debug, Default)]
+pub struct Encoded {
+    n_samples: usize,
+    bytes: Vec<u8>,
+    floats: Vec<f32>,
+}
+
+impl Encoded {
+    /// How many.
+    pub fn n_samples(&self) -> usize {
+        self.n_samples
+    }
+
+    /// Keeps the memory.
+    pub fn clear(&mut self) {
+        self.n_samples = 0;
+        self.bytes.clear();
+        self.floats.clear();
+    }
+
+    /// Removes the last one if it is the same as the one before it.
+    pub fn drop_repeated(&mut self) {
+        let n = self.n_samples;
+        if n > 1 && last_is_repeated(&self.bytes, n) && last_is_repeated(&self.floats, n) {
+            self.n_samples -= 1;
+            self.bytes.truncate(self.bytes.len() / n * (n - 1));
+            self.floats.truncate(self.floats.len() / n * (n - 1));
+        }
+    }
+}
+
+fn last_is_repeated<T: PartialEq>(rows: &[T], n: usize) -> bool {
+    let (before, last) = rows.split_at(rows.len() / n * (n - 1));
+    before.ends_with(last)
+}
 
 /// Writes inputs for one problem.
 #[derive(Clone, Debug)]
@@ -157,7 +195,9 @@ impl Encoder {
     }
 
     /// Appends the encoding of x; collected rewards are divided by `sigma`.
-    pub fn encode(&self, x: &Input, sigma: f64, out: &mut Vec<f32>) {
+    pub fn encode(&self, x: &Input, sigma: f64, out: &mut Encoded) {
+        let Encoded { n_samples, bytes: planes, floats: out } = out;
+        *n_samples += 1;
         match (self.state, x.observation) {
             (State::OneHot { n, height }, &Observation::Index(s)) => {
                 out.extend((0..n).map(|k| if k == s { height } else { 0.0 }));
@@ -176,11 +216,11 @@ impl Encoder {
             }
             (State::Bits(n), Observation::Bits(words)) => {
                 assert_eq!(words.len(), n.div_ceil(64), "words of the observation");
-                out.extend((0..n).map(|i| f32::from((words[i / 64] >> (i % 64)) as u8 & 1)));
+                planes.extend(words.iter().flat_map(|word| word.to_le_bytes()).take(n.div_ceil(8)));
             }
             (State::Bytes(n), Observation::Bytes(bytes)) => {
                 assert_eq!(bytes.len(), n, "length of the observation");
-                out.extend(bytes.iter().map(|&byte| f32::from(byte) / 255.0));
+                planes.extend_from_slice(bytes);
             }
             (state, observation) => panic!("{observation:?} does not fit {state:?}"),
         }
@@ -195,6 +235,17 @@ impl Encoder {
             out.push((x.collected / sigma) as f32);
         }
     }
+
+    /// What was encoded, for the networks.
+    pub fn rows<'a>(&self, encoded: &'a Encoded) -> Rows<'a> {
+        let planes = |cells, n| Some(Planes { cells, n, bytes: &encoded.bytes });
+        let planes = match self.state {
+            State::Bits(n) => planes(Cells::Bits, n),
+            State::Bytes(n) => planes(Cells::Bytes, n),
+            _ => None,
+        };
+        Rows { planes, floats: &encoded.floats }
+    }
 }
 
 #[cfg(test)]
@@ -206,10 +257,9 @@ mod tests {
     }
 
     fn encoded(encoder: &Encoder, x: &Input) -> Vec<f32> {
-        let mut out = Vec::new();
+        let mut out = Encoded::default();
         encoder.encode(x, 2.0, &mut out);
-        assert_eq!(out.len(), encoder.width());
-        out
+        encoder.rows(&out).expanded(encoder.width()).into_owned()
     }
 
     #[test]
@@ -248,6 +298,19 @@ mod tests {
         let x = Input { stage: 0, observation: &seen, collected: 0.0 };
         let space = ObservationSpace::Bytes { shape: vec![3], stack: 1 };
         assert_eq!(encoded(&encoder(space), &x)[..3], [0.0, 0.2, 1.0]);
+    }
+
+    #[test]
+    fn a_repeated_input_is_dropped_and_one_that_differs_in_a_bit_or_in_time_is_not() {
+        let encoder = encoder(ObservationSpace::Bits(vec![70]));
+        let mut all = Encoded::default();
+        for (stage, word, n_samples) in [(0, 1, 1), (0, 1, 1), (0, 2, 2), (1, 2, 3), (1, 2, 3), (0, 1, 4)] {
+            let seen = Observation::Bits(vec![1, word]);
+            encoder.encode(&Input { stage, observation: &seen, collected: 0.0 }, 1.0, &mut all);
+            all.drop_repeated();
+            assert_eq!(all.n_samples(), n_samples);
+            assert_eq!(encoder.rows(&all).n_samples(encoder.width()), n_samples);
+        }
     }
 
     #[test]

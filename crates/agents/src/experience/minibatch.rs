@@ -4,17 +4,17 @@ use bqrl_math::rng::Rng;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::Batch;
 
-use super::encode::Encoder;
+use super::encode::{Encoded, Encoder};
 use super::replay::Replay;
 use crate::Input;
 
 /// Memory for a minibatch.
 #[derive(Default)]
 pub struct Minibatch {
-    inputs: Vec<f32>,
+    inputs: Encoded,
     actions: Vec<usize>,
     rewards: Vec<f32>,
-    next_inputs: Vec<f32>,
+    next_inputs: Encoded,
     continuation: Vec<f32>,
 }
 
@@ -118,6 +118,7 @@ impl Minibatch {
                 continuation.push(0.0);
             }
         }
+        let (inputs, next_inputs) = (encoder.rows(inputs), encoder.rows(next_inputs));
         Batch { inputs, actions, rewards, next_inputs, continuation }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod product;
 pub(crate) mod sort;
 pub(crate) mod target;
 pub(crate) mod transpose;
+pub(crate) mod unpack;
 
 use pulp::{Arch, Simd, WithSimd};
 

@@ -3,7 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 /// Rows and columns that go through registers together.
-const TILE: usize = 4;
+pub(super) const TILE: usize = 4;
 /// Columns worked on at a time: a cache line of every row.
 const LINE: usize = 16;
 
@@ -65,7 +65,7 @@ impl WithSimd for Transpose<'_> {
 /// The transpose of a tile. Compilers do not find these eight instructions in the plain form below.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn turn(tile: [[f32; TILE]; TILE]) -> [[f32; TILE]; TILE] {
+pub(super) fn turn(tile: [[f32; TILE]; TILE]) -> [[f32; TILE]; TILE] {
     let sse = pulp::core_arch::x86::Sse::try_new().expect("every x86_64 has SSE");
     let [a, b, c, d] = tile.map(pulp::cast);
     let (ab, cd) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpacklo_ps(c, d));
@@ -81,7 +81,7 @@ fn turn(tile: [[f32; TILE]; TILE]) -> [[f32; TILE]; TILE] {
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn turn(tile: [[f32; TILE]; TILE]) -> [[f32; TILE]; TILE] {
+pub(super) fn turn(tile: [[f32; TILE]; TILE]) -> [[f32; TILE]; TILE] {
     std::array::from_fn(|i| std::array::from_fn(|j| tile[j][i]))
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bqrl_math::{Buffer, Rng, buffer, huber, score};
-use bqrl_nn::{Adam, Batch, Ensemble, Kernels, Shape, TargetRule};
+use bqrl_nn::{Adam, Batch, Ensemble, Kernels, Rows, Shape, TargetRule};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -198,6 +198,7 @@ impl Sample {
 
     pub fn batch(&self) -> Batch<'_> {
         let Self { inputs, actions, rewards, next_inputs, continuation } = self;
+        let (inputs, next_inputs) = (Rows::floats(inputs), Rows::floats(next_inputs));
         Batch { inputs, actions, rewards, next_inputs, continuation }
     }
 }
