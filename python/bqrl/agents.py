@@ -180,7 +180,7 @@ class QRDQN(Model):
         epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first
             5000 steps. Default 0.0, for vectors 0.1.
         critic_discount: in (0, 1], what a step ahead counts for the critic alone. Returns are measured with
-            `gamma`. Default 1.0, for planes 0.99.
+            `gamma`. Default 1.0, for vectors 0.99.
     """
 
     algo = "qr-dqn"
