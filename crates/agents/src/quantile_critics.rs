@@ -146,7 +146,7 @@ impl Design {
     pub fn by_score(score: &Score) -> Self {
         let coefficients = score.coefficients().iter().map(|&c| c as f32).collect();
         Self {
-            heads: vec![Head { choice: Choice::One(coefficients), ramp: 0.0 }],
+            heads: vec![Head { choice: Choice::One(coefficients), ramp: 0.0, discount: 1.0 }],
             shared_trunk: false,
             smooth: false,
             with_collected: false,
@@ -485,7 +485,7 @@ impl QuantileCritics {
     fn rule(&self) -> TargetRule {
         let of_sigma = |z: f64| (z / self.unit.sigma()) as f32;
         let range = of_sigma(self.unit.range());
-        let head = |head: &Head| Head { choice: head.choice.clone(), ramp: head.ramp * range };
+        let head = |head: &Head| Head { ramp: head.ramp * range, ..head.clone() };
         let heads = self.design.heads.iter().map(head).collect();
         let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
             .expect("kappa was checked with the settings");

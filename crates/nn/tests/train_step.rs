@@ -78,11 +78,11 @@ fn cases() -> Vec<(Shape, usize)> {
 const FREE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
 fn buffered(tau: f64, beta: f64, tie_break: f64) -> Head {
-    Head { way: Way::Buffered(Buffer::new(tau, beta).unwrap(), tie_break), ramp: 0.0 }
+    Head { way: Way::Buffered(Buffer::new(tau, beta).unwrap(), tie_break), ramp: 0.0, discount: 1.0 }
 }
 
-const PER_LEVEL: Head = Head { way: Way::PerLevel, ramp: 0.0 };
-const MEAN: Head = Head { way: Way::Mean, ramp: 0.0 };
+const PER_LEVEL: Head = Head { way: Way::PerLevel, ramp: 0.0, discount: 1.0 };
+const MEAN: Head = Head { way: Way::Mean, ramp: 0.0, discount: 1.0 };
 
 /// One head.
 fn plain_rules() -> Vec<Rule> {
@@ -97,7 +97,7 @@ fn plain_rules() -> Vec<Rule> {
     ]
 }
 
-/// Several heads with rules of their own, and ramps.
+/// Several heads with rules of their own, ramps, and a head that discounts.
 fn mixed_rules() -> Vec<Rule> {
     let ramp = |head, ramp| Head { ramp, ..head };
     let rule = |heads, kappa| Rule { heads, kappa, double: false, smooth: false, bounds: FREE };
@@ -110,6 +110,7 @@ fn mixed_rules() -> Vec<Rule> {
             ..rule(vec![PER_LEVEL, MEAN, ramp(PER_LEVEL, 0.7)], 0.1)
         },
         Rule { double: true, ..rule(vec![ramp(buffered(0.5, 0.5, 0.1), 0.3), PER_LEVEL], 0.2) },
+        Rule { double: true, smooth: true, ..rule(vec![PER_LEVEL, Head { discount: 0.8, ..MEAN }], 0.1) },
         rule(vec![MEAN, buffered(0.9, 0.3, 0.0), ramp(PER_LEVEL, 1.5), PER_LEVEL], 0.2),
     ]
 }

@@ -14,13 +14,14 @@
 //! root      P̂(g) = P(Z ≥ g) at the start, pooled over starts;  g = the return seen with the best expected quantile
 //! act       argmax_a w P(c + Z(x,a) ≥ g) + (1−w) E[Z(x,a)]/σ        g and w are held for the whole episode
 //! P         P(Z ≥ y) = mean_i clip((z_i − y)/(2κσ) + ½, 0, 1)
-//! E         the mean of a second head on the same trunk, which is QR-DQN's
+//! E         the mean of a second head on the same trunk, which is QR-DQN's; discounted in long tasks that are no tables
 //! w         the smallest weight whose cost in P, measured, fits into the slack P̂(g) − (1 − τ)
 //! ramp      heads for the buffered quantile: max_π E clip((Z − y)/ℓ + 1, 0, 1), the same rule with y_i = r + ℓ η_i where d = 1
 //! ```
 //!
 //! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; three episodes in
-//! five maximise the mean; of the others, half explores (on tables later few). The rest is calm, and measures success and costs.
+//! five maximise the mean (where ε explores, most of these do too); of the others, half explores (on tables later few). The rest is calm, and
+//! measures success and costs.
 
 mod root;
 
@@ -28,7 +29,7 @@ use bqrl_math::buffer::Buffer;
 use bqrl_math::rng::{Purpose, Rng, stream};
 use bqrl_math::schedule::Clock;
 use bqrl_math::score::{Score, argmax};
-use bqrl_mdp::env::EnvSpec;
+use bqrl_mdp::env::{EnvSpec, ObservationSpace};
 use bqrl_mdp::evaluate;
 use bqrl_mdp::trajectory::Observation;
 use bqrl_nn::{Choice, Head, Which};
@@ -67,8 +68,10 @@ impl Config {
 
     /// The heads: the envelope, the mean, the ramps.
     fn design(&self, spec: &EnvSpec) -> Design {
-        let Design { heads: mean, .. } = Design::by_score(&Score::mean(self.critics.n_quantiles));
-        let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32 };
+        let discount = if is_long(spec) { MEAN_DISCOUNT } else { 1.0 };
+        let mut mean = Design::by_score(&Score::mean(self.critics.n_quantiles)).heads;
+        mean.iter_mut().for_each(|head| head.discount = discount);
+        let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32, discount: 1.0 };
         let mut heads = vec![per_level(0.0)];
         heads.extend(mean);
         heads.extend(self.ramps.iter().map(|&ramp| per_level(ramp)));
@@ -88,10 +91,16 @@ impl Config {
 const ENVELOPE: usize = 0;
 const MEAN: usize = 1;
 const FIRST_RAMP: usize = 2;
+/// Tasks of more steps than this are long, but for tables. There the head of the mean counts a step ahead by less than 1, because sums over
+/// hundreds of steps are learned slowly. The envelope needs the return itself.
+const LONG: usize = 100;
+const MEAN_DISCOUNT: f32 = 0.99;
 /// Start observations that the root is pooled over.
 const STARTS: usize = 64;
 /// The share of the episodes that maximise the mean.
 const FOR_THE_MEAN: f64 = 0.6;
+/// The share of these that explore where ε does.
+const EXPLORE_FOR_THE_MEAN: f64 = 0.8;
 /// The share of the others that explore. Where ε explores, it stays. Where optimism does, which is spent soon, this is the share of
 /// the first episodes; then it falls to the last one.
 const EXPLORE: f64 = 0.5;
@@ -100,6 +109,7 @@ const LAST_EXPLORE: f64 = 0.05;
 /// The least 1 − w. Where P is learned less well, the mean has to help more.
 const LEAST_SHARE: f64 = 0.2;
 const LEAST_SHARE_OF_TABLES: f64 = 0.05;
+const LEAST_SHARE_OF_LONG_TASKS: f64 = 0.6;
 /// 1 − w of exploring episodes.
 const EXPLORING: f64 = 0.1;
 /// 1 − w of a ramp: it breaks ties only.
@@ -107,10 +117,17 @@ const TIE_BREAK: f64 = 0.01;
 /// The width over which P falls at a quantile, in units of κ.
 const WIDTH: f64 = 2.0;
 
+/// Whether P and sums of rewards are hard to learn: many steps, and no table.
+fn is_long(spec: &EnvSpec) -> bool {
+    spec.horizon > LONG && !matches!(spec.observations, ObservationSpace::Discrete { .. })
+}
+
 /// The agent.
 pub struct TargetTracking {
     config: Config,
     critics: QuantileCritics,
+    /// The least 1 − w.
+    least_share: f64,
     /// A sample of first observations, and of how many.
     starts: Vec<Observation>,
     n_starts: u64,
@@ -138,8 +155,14 @@ impl TargetTracking {
     pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let design = config.design(spec);
+        let least_share = match spec.observations {
+            ObservationSpace::Discrete { .. } => LEAST_SHARE_OF_TABLES,
+            _ if is_long(spec) => LEAST_SHARE_OF_LONG_TASKS,
+            _ => LEAST_SHARE,
+        };
         Ok(Self {
             critics: QuantileCritics::new(config.critics.clone(), design, spec, n_lanes, seed)?,
+            least_share,
             starts: Vec::new(),
             n_starts: 0,
             rng: stream(seed, Purpose::Agent),
@@ -225,8 +248,7 @@ impl TargetTracking {
     /// The target of a level for the point quantile.
     fn for_quantile(&self, root: &Curve, tau: f64) -> Target {
         let Goal { from, value } = self.measured.goal(root, tau, self.critics.unit().sigma());
-        let least = if self.config.epsilon > 0.0 { LEAST_SHARE } else { LEAST_SHARE_OF_TABLES };
-        let share = self.measured.share(root.chance(from), tau, least);
+        let share = self.measured.share(root.chance(from), tau, self.least_share);
         Target { u: from, v: value, weight: 1.0 - share, ramp: 0 }
     }
 
@@ -289,7 +311,12 @@ impl Agent for TargetTracking {
         let (tau, kind) = (self.rng.uniform(), self.rng.uniform());
         let later = (EXPLORE * FIRST_EPISODES / self.n_starts as f64).clamp(LAST_EXPLORE, EXPLORE);
         let explore = if self.config.epsilon > 0.0 { EXPLORE } else { later };
-        let (for_the_mean, calm) = (kind < FOR_THE_MEAN, kind < 1.0 - (1.0 - FOR_THE_MEAN) * explore);
+        let for_the_mean = kind < FOR_THE_MEAN;
+        let calm = if for_the_mean && self.config.epsilon > 0.0 {
+            self.rng.uniform() >= EXPLORE_FOR_THE_MEAN
+        } else {
+            kind < 1.0 - (1.0 - FOR_THE_MEAN) * explore
+        };
         let jitter = 0.2 * (self.rng.uniform() - 0.5);
         let root = self.root(&[ENVELOPE]).swap_remove(0);
         let mut target = self.for_quantile(&root, tau);

@@ -3,7 +3,7 @@
 //! ```text
 //! one action     a⁺   = argmax_a Σ_j c_j ẑ_j(x', a)        Eq. (3): for all levels; c_j = w_j/β, plus the tie-break
 //! one per level  a_i⁺ = argmax_a ẑ_i(x', a)                 target tracking
-//! y_i = clip( r + (1−d) z̃_i(x', a⁺) + d ℓ η_i )            to [lo, hi + ℓ]; the lowest index wins a tie; ℓ = 0 but for a ramp
+//! y_i = clip( r + γ (1−d) z̃_i(x', a⁺) + d ℓ η_i )          to [lo, hi + ℓ]; the lowest index wins a tie; ℓ = 0 but for a ramp
 //! ```
 //!
 //! ẑ, which chooses, and z̃, which is taken over, may be the same quantiles.
@@ -56,7 +56,8 @@ impl WithSimd for Targets<'_> {
                 }
                 let ramp = simd.splat_f32s(self.head.ramp * self.eta[j]);
                 let over = simd.sub_f32s(simd.splat_f32s(1.0), continuation[column]);
-                let y = simd.mul_add_e_f32s(continuation[column], z, rewards[column]);
+                let share = simd.mul_f32s(continuation[column], simd.splat_f32s(self.head.discount));
+                let y = simd.mul_add_e_f32s(share, z, rewards[column]);
                 let y = simd.mul_add_e_f32s(over, ramp, y);
                 targets[row] = simd.max_f32s(simd.min_f32s(y, high), low);
             }
