@@ -69,8 +69,8 @@ impl Config {
     /// The heads: the envelope, the mean, the ramps.
     fn design(&self, spec: &EnvSpec) -> Design {
         let discount = if is_long(spec) { MEAN_DISCOUNT } else { 1.0 };
-        let mut mean = Design::by_score(&Score::mean(self.critics.n_quantiles)).heads;
-        mean.iter_mut().for_each(|head| head.discount = discount);
+        let Design { heads: mean, .. } = Design::by_score(&Score::mean(self.critics.n_quantiles));
+        let mean = mean.into_iter().map(|head| Head { discount, ..head });
         let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32, discount: 1.0 };
         let mut heads = vec![per_level(0.0)];
         heads.extend(mean);
