@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The level is not part of what is learned: it chooses g and w, once, at the root. Behaviour: τ uniform; three episodes in
-//! five maximise the mean (where ε explores, most of these do too); of the others, half explores (on tables later few). The rest is calm, and
+//! five maximise the mean (in long tasks most of them explore, too); of the others, half explores (on tables later few). The rest is calm, and
 //! measures success and costs.
 
 mod root;
@@ -99,7 +99,7 @@ const MEAN_DISCOUNT: f32 = 0.99;
 const STARTS: usize = 64;
 /// The share of the episodes that maximise the mean.
 const FOR_THE_MEAN: f64 = 0.6;
-/// The share of these that explore where ε does.
+/// The share of these that explore in long tasks.
 const EXPLORE_FOR_THE_MEAN: f64 = 0.8;
 /// The share of the others that explore. Where ε explores, it stays. Where optimism does, which is spent soon, this is the share of
 /// the first episodes; then it falls to the last one.
@@ -126,8 +126,7 @@ fn is_long(spec: &EnvSpec) -> bool {
 pub struct TargetTracking {
     config: Config,
     critics: QuantileCritics,
-    /// The least 1 − w.
-    least_share: f64,
+    is_long: bool,
     /// A sample of first observations, and of how many.
     starts: Vec<Observation>,
     n_starts: u64,
@@ -155,14 +154,9 @@ impl TargetTracking {
     pub fn new(config: Config, spec: &EnvSpec, n_lanes: usize, seed: u64) -> Result<Self, AgentError> {
         config.check()?;
         let design = config.design(spec);
-        let least_share = match spec.observations {
-            ObservationSpace::Discrete { .. } => LEAST_SHARE_OF_TABLES,
-            _ if is_long(spec) => LEAST_SHARE_OF_LONG_TASKS,
-            _ => LEAST_SHARE,
-        };
         Ok(Self {
             critics: QuantileCritics::new(config.critics.clone(), design, spec, n_lanes, seed)?,
-            least_share,
+            is_long: is_long(spec),
             starts: Vec::new(),
             n_starts: 0,
             rng: stream(seed, Purpose::Agent),
@@ -248,7 +242,12 @@ impl TargetTracking {
     /// The target of a level for the point quantile.
     fn for_quantile(&self, root: &Curve, tau: f64) -> Target {
         let Goal { from, value } = self.measured.goal(root, tau, self.critics.unit().sigma());
-        let share = self.measured.share(root.chance(from), tau, self.least_share);
+        let least = match (self.is_long, self.config.epsilon > 0.0) {
+            (true, _) => LEAST_SHARE_OF_LONG_TASKS,
+            (false, true) => LEAST_SHARE,
+            (false, false) => LEAST_SHARE_OF_TABLES,
+        };
+        let share = self.measured.share(root.chance(from), tau, least);
         Target { u: from, v: value, weight: 1.0 - share, ramp: 0 }
     }
 
@@ -312,7 +311,7 @@ impl Agent for TargetTracking {
         let later = (EXPLORE * FIRST_EPISODES / self.n_starts as f64).clamp(LAST_EXPLORE, EXPLORE);
         let explore = if self.config.epsilon > 0.0 { EXPLORE } else { later };
         let for_the_mean = kind < FOR_THE_MEAN;
-        let calm = if for_the_mean && self.config.epsilon > 0.0 {
+        let calm = if for_the_mean && self.is_long {
             self.rng.uniform() >= EXPLORE_FOR_THE_MEAN
         } else {
             kind < 1.0 - (1.0 - FOR_THE_MEAN) * explore
