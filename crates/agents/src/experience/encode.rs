@@ -236,7 +236,7 @@ impl Encoder {
         }
     }
 
-    /// What was encoded, for the networks.
+    /// The encoded inputs, in the form that the networks take.
     pub fn rows<'a>(&self, encoded: &'a Encoded) -> Rows<'a> {
         let planes = |cells, n| Some(Planes { cells, n, bytes: &encoded.bytes });
         let planes = match self.state {

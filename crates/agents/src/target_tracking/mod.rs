@@ -126,6 +126,7 @@ fn is_long(spec: &EnvSpec) -> bool {
 pub struct TargetTracking {
     config: Config,
     critics: QuantileCritics,
+    /// Whether P and sums of rewards are hard to learn.
     is_long: bool,
     /// A sample of first observations, and of how many.
     starts: Vec<Observation>,

@@ -123,7 +123,7 @@ fn curves_of<'a>(method: &Method<'a>, measure: Measure, tau: f64, axis: Axis) ->
     curves
 }
 
-/// What a cumulative measure can be after so many episodes, given the returns that were seen; `None` for other measures.
+/// The range of values that a cumulative measure can have after so many episodes, given the returns seen; `None` for other measures.
 fn reachable(level: &Level<'_>, measure: Measure, episodes: f64) -> Option<Interval> {
     let returns = level.bounds(Measure::MovingAverageReward);
     match measure {

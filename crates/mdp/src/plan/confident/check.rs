@@ -28,7 +28,7 @@ pub(super) struct Trace {
 }
 
 impl Table {
-    /// What the half that plans decides for a target that may fail with probability δ.
+    /// Plans the check of a target that may fail with probability δ: its points, their shares of δ and their stakes.
     pub fn trace(&self, target: i64, delta: f64) -> Trace {
         let mut trace = self.reach(target, delta);
         let log = (trace.points / delta).ln();
