@@ -137,31 +137,31 @@ pub struct Ready {
     pub lock: Lock,
 }
 
-/// Runs everything on the current thread pool. Seeds are started in the order of the list; results have the order of the
-/// runs.
+/// Runs everything on the current thread pool: the first seed of every run in the order of the list, then the second ones, so that
+/// what is interrupted has as many seeds of each run as possible. Results have the order of the runs.
 pub fn run_all(runs: &[Ready], hooks: &Hooks) -> Vec<Result<Summary, RunError>> {
     // Written first, so that a run in progress can be read with its references.
     let described: Vec<io::Result<()>> =
         runs.par_iter().map(|run| outcome::describe(&run.dir, &*run.task, &run.references)).collect();
-    let seeds: Vec<(&Ready, u64)> =
-        runs.iter().flat_map(|run| run.config.run.seeds.iter().map(move |&seed| (run, seed))).collect();
-    let mut results: Vec<(usize, Result<Finished, RunError>)> = seeds
-        .iter()
-        .enumerate()
+    let of_run = |(index, run): (usize, &Ready)| (0..run.config.run.seeds.len()).map(move |k| (k, index));
+    let mut seeds: Vec<(usize, usize)> = runs.iter().enumerate().flat_map(of_run).collect();
+    seeds.sort_unstable();
+    let mut results: Vec<(usize, usize, Result<Finished, RunError>)> = seeds
+        .into_iter()
         // One seed at a time, in order: a long run must not wait in the queue of a busy thread.
         .par_bridge()
-        .map(|(index, (run, seed))| {
-            let Ready { config, task, references, dir, .. } = run;
+        .map(|(k, index)| {
+            let Ready { config, task, references, dir, .. } = &runs[index];
             // After a stop no further seed is begun.
             if hooks.stop.load(Ordering::Relaxed) {
-                return (index, Err(RunError::Interrupted { episode: 0, step: 0 }));
+                return (index, k, Err(RunError::Interrupted { episode: 0, step: 0 }));
             }
-            let seed_dir = dir.seed(*seed);
-            (index, run_seed(config, task.clone(), references.clone(), *seed, &seed_dir, hooks))
+            let seed = config.run.seeds[k];
+            (index, k, run_seed(config, task.clone(), references.clone(), seed, &dir.seed(seed), hooks))
         })
         .collect();
-    results.sort_by_key(|&(index, _)| index);
-    let mut results = results.into_iter().map(|(_, result)| result);
+    results.sort_by_key(|&(index, k, _)| (index, k));
+    let mut results = results.into_iter().map(|(.., result)| result);
     runs.iter()
         .zip(described)
         .map(|(run, described)| {
