@@ -40,7 +40,7 @@ class DeepBQRL(Model):
         normalize_observations: whether vectors are normalised by their running mean and standard deviation
             (`observation_moments`) and cut at ±5; False passes the numbers on as they are, and is refused for other
             observations. Default True.
-        n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 8, for vectors 32.
+        n_quantiles: from 1 to 1024, K, the quantiles of a critic. Default 4, for vectors 32.
         convolutions: channels, kernel and stride of the convolutions in front of the hidden layers, at most 8 of
             them, where observations are images. Default [], for planes [[16, 3, 1]], for frames [[32, 5, 5], [64,
             5, 5]].
@@ -49,13 +49,13 @@ class DeepBQRL(Model):
         kappa: > 0, κ of the Huber loss, in units of the returns. Default 0.2.
         zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.01, for vectors
             0.005.
-        learning_rate: > 0, the step size of Adam. Default 0.0005, for vectors 0.001.
+        learning_rate: > 0, the step size of Adam. Default 0.002, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 24, for vectors 64.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
             100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. Default
             1.0, for planes 0.25.
-        optimism: the first value of every action, in units of the returns. Default 2.0, for vectors 0.0.
+        optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
             for none. Default 0.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.

@@ -16,7 +16,7 @@ use crate::reproduce::{ReproduceArgs, train, write};
 pub enum Only {
     /// All of the next five
     Sensitivity,
-    /// The buffer width, with K = 8 and K = 32
+    /// The buffer width, with K from 2 to 32
     Beta,
     /// The number of quantiles
     #[value(name = "n_quantiles")]

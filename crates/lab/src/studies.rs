@@ -134,16 +134,16 @@ fn outlines(quick: bool) -> Vec<Outline> {
         ..scaling(name, "what decides between actions", problem, taus, full, named(values))
     };
     vec![
-        beta("beta", "buffer width β (K = 8)", &[]),
+        beta("beta", "buffer width β (K = 4)", &[]),
         beta("beta-2", "buffer width β (K = 2)", &["agent.n_quantiles=2"]),
-        beta("beta-4", "buffer width β (K = 4)", &["agent.n_quantiles=4"]),
+        beta("beta-8", "buffer width β (K = 8)", &["agent.n_quantiles=8"]),
         beta("beta-16", "buffer width β (K = 16)", &["agent.n_quantiles=16"]),
         beta("beta-32", "buffer width β (K = 32)", &["agent.n_quantiles=32"]),
         setting(
             "n_quantiles",
             "number of quantiles K",
             "agent.n_quantiles",
-            "8",
+            "4",
             &["2", "4", "8", "16", "32"],
         ),
         setting("n_critics", "number of critics M", "agent.n_critics", "4", &["2", "3", "4", "6", "10"]),
@@ -389,13 +389,13 @@ mod tests {
 
     #[test]
     fn the_cost_of_an_update_matches_hand_computation() {
-        // D = 26 + 6 inputs, 64 hidden, 2·8 outputs: products 2048 and 1024, or 512 for the action taken. One pass over all, two
+        // D = 26 + 6 inputs, 64 hidden, 2·4 outputs: products 2048 and 512, or 256 for the action taken. One pass over all, two
         // with that action alone, and one over its second product, for 4 critics and 24 samples.
         let studies = all();
         let preset = &studies.runs[0];
         assert_eq!(preset.name, "asset-selling-0.1/beta=0.00625");
         let problem = preset.config.problem.load().unwrap();
-        let cost = (3072.0 + 2.0 * 2560.0 + 512.0) * 96.0;
+        let cost = (2560.0 + 2.0 * 2304.0 + 256.0) * 96.0;
         assert_eq!(multiply_adds(&preset.config, &problem), Some(cost));
         let known = Known { multiply_adds: cost, rule_quantile: None };
         assert_eq!(studies.known(0, false).unwrap(), known);

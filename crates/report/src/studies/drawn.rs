@@ -66,14 +66,14 @@ pub fn figures(sweeps: &[Sweep], floors: &[Floor]) -> Vec<(&'static str, Figure)
     figures
 }
 
-/// Widths at other K than 8 and 32 are in the map alone.
+/// Widths at other K than the preset's and 32 are in the map alone.
 fn is_drawn(sweep: &Sweep) -> bool {
     !sweep.outline.name.starts_with("beta-") || sweep.outline.name == "beta-32"
 }
 
 /// The sweeps over β, by K.
 const BETAS: [(&str, &str); 5] =
-    [("beta-2", "2"), ("beta-4", "4"), ("beta", "8"), ("beta-16", "16"), ("beta-32", "32")];
+    [("beta-2", "2"), ("beta", "4"), ("beta-8", "8"), ("beta-16", "16"), ("beta-32", "32")];
 
 /// The gap over β and K, a map for each level; `None` unless every K was run.
 fn beta_and_k(sweeps: &[Sweep]) -> Option<Figure> {
