@@ -1,21 +1,21 @@
 //! `bqrl reproduce games`: scores on the five games, and agents that are asked for a level on two of them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use bqrl_lab::reproduce::{Planned, RISK_GAMES, games};
 use bqrl_report::curves::{self, Curve, CurvePanel, CurvePlot, Kind, Over};
 use bqrl_report::figure::Figure;
 use bqrl_report::statistics::{Estimate, Track, aligned};
 use bqrl_report::study::colour_of;
-use bqrl_runs::reader::{Run, SeedRecord};
-use bqrl_runs::regular;
-use bqrl_runs::run_dir::RunDir;
-use bqrl_runs::schema::SummaryLevel;
+use bqrl_runs::atomic;
+use bqrl_runs::shared_dir::SharedDir;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::reproduce::{ReproduceArgs, train, write};
+use crate::scores::{self, Score, settings, to_csv};
+use crate::terminal::say;
 use crate::text::number;
 
 /// Mean scores at a million frames that were published: MinAtar's own DQN, training returns with ε = .1 (its README); and random play, measured.
@@ -27,23 +27,22 @@ const PUBLISHED: [(&str, f64, f64); 5] = [
     ("minatar/space-invaders", 32.0, 2.9),
 ];
 
-/// The largest table of calibrations.
-const LARGEST: u64 = 1 << 16;
-
 #[derive(Serialize)]
 struct Output {
     directory: String,
     runs: Vec<RunOutput>,
 }
 
+/// The results of an agent on a game, for the policy of one level or for one that serves all.
 #[derive(Serialize)]
 struct RunOutput {
     game: String,
     algo: String,
+    seeds: Vec<u64>,
     levels: Vec<LevelOutput>,
 }
 
-/// The results of a policy, one number per seed.
+/// The final results of a policy, one number per seed.
 #[derive(Serialize)]
 struct LevelOutput {
     tau: f64,
@@ -57,14 +56,40 @@ struct LevelOutput {
 pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     let default = if args.quick { "runs/games-quick" } else { "runs/games" };
     let root = args.out.clone().unwrap_or_else(|| default.into());
-    let planned = games(usize::from(args.seeds), args.quick).map_err(Failure::usage)?;
-    let _shared = train(args, &root, &planned)?;
-    let read = |run: &Planned| Run::read_finished(&root.join(&run.name)).map_err(Failure::runtime);
-    let runs: Vec<Run> = planned.iter().map(read).collect::<Result<_, _>>()?;
-    let outputs: Vec<RunOutput> = runs.iter().map(output).collect::<Result<_, _>>()?;
-    let figures = [("games", draw(&runs))];
-    let page = page(&args.written_by("games"), &runs, &outputs);
+    let mut planned = games(usize::from(args.seeds), args.quick).map_err(Failure::usage)?;
+    let elsewhere = args.with.as_deref().map(scores::read).transpose()?.unwrap_or_default();
+    let (mut all, others) = matching(elsewhere, &planned);
+    if others > 0 {
+        say(&format!("{others} rows of other settings, or of seeds that are not asked for, are left out"));
+    }
+    for run in &mut planned {
+        let settings = settings(&run.config);
+        let known = |&seed: &u64| all.iter().any(|score| score.settings == settings && score.seed == seed);
+        run.config.run.seeds.retain(|seed| !known(seed));
+    }
+    planned.retain(|run| !run.config.run.seeds.is_empty());
+    let _shared = if args.so_far {
+        SharedDir::open(&root, &["figures"]).map_err(Failure::runtime)?
+    } else {
+        train(args, &root, &planned)?
+    };
+    for run in &planned {
+        all.extend(scores::collect(&root, run)?);
+    }
+    if all.is_empty() {
+        return Err(Failure::usage(format!("no seed is finished in {}", root.display()))
+            .hint("the same command without --so-far trains"));
+    }
+    let outputs = outputs(&all);
+    let figures = [("games", draw(&all))];
+    let page = page(&args.written_by("games"), &all, &outputs);
     write(args, &root.join("games.md"), &page, &figures)?;
+    let table = to_csv(&all);
+    let beside = args.doc.iter().map(|doc| doc.with_extension("csv"));
+    for path in beside.chain([root.join("games.csv")]) {
+        atomic::write(&path, &table)
+            .map_err(|error| Failure::runtime(format!("{}: {error}", path.display())))?;
+    }
     if args.json {
         let output = Output { directory: root.display().to_string(), runs: outputs };
         return Ok(serde_json::to_string(&output).expect("plain numbers and text serialise") + "\n");
@@ -72,45 +97,57 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     Ok(format!("{page}\nEverything is in {}\n", root.display()))
 }
 
-fn output(run: &Run) -> Result<RunOutput, Failure> {
-    let dir = RunDir::open_to_read(&run.path).map_err(Failure::runtime)?;
-    let mut calibrations = Vec::new();
-    for seed in &run.summary.seeds {
-        calibrations.push(calibration(&dir.seed(*seed).calibration())?);
-    }
-    let level = |level: &SummaryLevel| {
-        let of_seed = |rows: &Vec<[f64; 3]>| {
-            let row = rows.iter().find(|row| row[0] == level.tau)?;
-            Some([row[1], row[2]])
-        };
-        LevelOutput {
-            tau: level.tau,
-            quantile: level.final_quantile.clone(),
-            mean: level.final_mean.clone(),
-            calibration: calibrations.iter().map(of_seed).collect(),
-        }
+/// The scores that belong to a planned seed, and how many do not.
+fn matching(scores: Vec<Score>, planned: &[Planned]) -> (Vec<Score>, usize) {
+    let n = scores.len();
+    let settings: Vec<_> = planned.iter().map(|run| (settings(&run.config), &run.config.run.seeds)).collect();
+    let is_planned = |score: &Score| {
+        settings.iter().any(|(settings, seeds)| *settings == score.settings && seeds.contains(&score.seed))
     };
-    Ok(RunOutput {
-        game: run.summary.problem.clone(),
-        algo: run.summary.algo.clone(),
-        levels: run.summary.taus.iter().map(level).collect(),
-    })
+    let kept: Vec<Score> = scores.into_iter().filter(is_planned).collect();
+    let others = n - kept.len();
+    (kept, others)
 }
 
-/// τ, predicted and measured chance of every row; none where the agent expects nothing.
-fn calibration(path: &Path) -> Result<Vec<[f64; 3]>, Failure> {
-    if !path.exists() {
-        return Ok(Vec::new());
+/// The final scores by run and level, in the order of the list of runs.
+fn outputs(all: &[Score]) -> Vec<RunOutput> {
+    let mut outputs: Vec<RunOutput> = Vec::new();
+    let of = |score: &Score| (score.settings.clone(), score.seed);
+    let mut ends: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for score in all {
+        let end = ends.entry(of(score)).or_default();
+        *end = score.step.max(*end);
     }
-    let text = regular::read_to_string(path, LARGEST).map_err(Failure::runtime)?;
-    let row = |line: &str| {
-        let cells: Option<Vec<f64>> = line.split(',').map(|cell| cell.parse().ok()).collect();
-        match cells.as_deref() {
-            Some(&[tau, _, predicted, measured]) => Ok([tau, predicted, measured]),
-            _ => Err(Failure::runtime(format!("{}: cannot read {line:?}", path.display()))),
+    for score in all.iter().filter(|score| ends[&of(score)] == score.step) {
+        let of_run = |run: &RunOutput| run.game == score.game && run.algo == score.algo;
+        let place = outputs.iter().position(of_run).unwrap_or_else(|| {
+            let (game, algo) = (score.game.clone(), score.algo.clone());
+            outputs.push(RunOutput { game, algo, seeds: Vec::new(), levels: Vec::new() });
+            outputs.len() - 1
+        });
+        let run = &mut outputs[place];
+        if !run.seeds.contains(&score.seed) {
+            run.seeds.push(score.seed);
         }
-    };
-    text.lines().skip(1).map(row).collect()
+        let place = run.levels.iter().position(|level| level.tau == score.tau).unwrap_or_else(|| {
+            run.levels.push(LevelOutput {
+                tau: score.tau,
+                quantile: Vec::new(),
+                mean: Vec::new(),
+                calibration: None,
+            });
+            run.levels.len() - 1
+        });
+        let level = &mut run.levels[place];
+        level.quantile.push(score.quantile);
+        level.mean.push(score.mean);
+        if let (Some(predicted), Some(measured)) = (score.predicted, score.measured) {
+            level.calibration.get_or_insert_default().push([predicted, measured]);
+        }
+    }
+    let rank = |run: &RunOutput| PUBLISHED.iter().position(|(game, ..)| *game == run.game);
+    outputs.sort_by_key(rank);
+    outputs
 }
 
 fn two(value: f64) -> String {
@@ -127,8 +164,8 @@ fn over_seeds(values: &[f64]) -> String {
     format!("{}{interval} ({})", two(estimate.mean), each.join(", "))
 }
 
-fn page(written_by: &str, runs: &[Run], outputs: &[RunOutput]) -> String {
-    let steps = runs.first().and_then(|run| run.summary.steps).unwrap_or(0);
+fn page(written_by: &str, all: &[Score], outputs: &[RunOutput]) -> String {
+    let steps = all.iter().map(|score| score.step).max().unwrap_or(0);
     let mut out = format!(
         "# Scores on five games\n\nWritten by {written_by}.\n\n\
          {} steps (frames) a seed, sticky actions with probability .1, six actions, greedy games afterwards. Means over seeds with 95 % \
@@ -175,37 +212,44 @@ fn page(written_by: &str, runs: &[Run], outputs: &[RunOutput]) -> String {
 }
 
 /// The mean score of QR-DQN's greedy policy over the steps, a panel for each game.
-fn draw(runs: &[Run]) -> Figure {
-    let panel = |run: &Run| {
-        let track = |seed: &SeedRecord| {
-            let rows = seed.evaluations[0].clone();
-            Track {
-                x: rows.iter().map(|row| row.step.unwrap_or(0) as f64).collect(),
-                done: true,
-                value: Box::new(move |k| (rows[k].mean, None)),
-            }
+fn draw(all: &[Score]) -> Figure {
+    let colour = colour_of("qr-dqn").unwrap_or(0);
+    let mut most = 0;
+    let mut panel = |game: &str| {
+        let own: Vec<&Score> =
+            all.iter().filter(|score| score.game == game && score.algo == "qr-dqn").collect();
+        // One policy serves all levels, so the rows of one of them hold every mean.
+        let tau = own.first()?.tau;
+        let mut seeds: Vec<u64> = own.iter().map(|score| score.seed).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        most = most.max(seeds.len());
+        let track = |&seed: &u64| {
+            let rows: Vec<(f64, f64)> = own
+                .iter()
+                .filter(|score| score.seed == seed && score.tau == tau)
+                .map(|score| (score.step as f64, score.mean))
+                .collect();
+            let x = rows.iter().map(|row| row.0).collect();
+            Track { x, done: true, value: Box::new(move |k| (rows[k].1, None)) }
         };
-        let tracks: Vec<Track<'_>> = run.seeds.iter().map(track).collect();
+        let tracks: Vec<Track<'_>> = seeds.iter().map(track).collect();
         let points = aligned(&tracks, 200);
-        let colour = colour_of("qr-dqn").unwrap_or(0);
-        CurvePanel {
-            heading: run.summary.problem.clone(),
+        Some(CurvePanel {
+            heading: game.to_owned(),
             measure: "mean score".to_owned(),
             over: Over::Numbers("step".to_owned()),
             from_zero: true,
             steps: true,
             curves: vec![Curve { label: "QR-DQN".to_owned(), colour, kind: Kind::Method, points }],
             marks: Vec::new(),
-        }
+        })
     };
-    let own = runs.iter().filter(|run| run.summary.algo == "qr-dqn");
+    let panels = PUBLISHED.iter().filter_map(|(game, ..)| panel(game)).collect();
     curves::draw(&CurvePlot {
         title: "Scores while they learn".into(),
-        problem: format!(
-            "five games, {} seeds, greedy policies",
-            runs.first().map_or(0, |run| run.seeds.len())
-        ),
-        panels: own.map(panel).collect(),
+        problem: format!("five games, up to {most} seeds each, greedy policies"),
+        panels,
         shared_scale: false,
         note: String::new(),
     })
@@ -216,21 +260,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calibrations_are_read_and_damaged_ones_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("calibration.csv");
-        assert!(calibration(&path).unwrap().is_empty(), "an agent that expects nothing writes none");
-        std::fs::write(&path, "tau,goal,predicted,measured\n0.1,5,0.9,0.85\n0.5,7,0.6,0.5\n").unwrap();
-        assert_eq!(calibration(&path).unwrap(), [[0.1, 0.9, 0.85], [0.5, 0.6, 0.5]]);
-        std::fs::write(&path, "tau,goal,predicted,measured\n0.1,5,0.9\n").unwrap();
-        assert!(calibration(&path).is_err());
-    }
-
-    #[test]
     fn the_page_has_every_game_and_every_level() {
         let run = |game: &str, algo: &str, calibration: Option<Vec<[f64; 2]>>| RunOutput {
             game: game.to_owned(),
             algo: algo.to_owned(),
+            seeds: vec![42, 7],
             levels: [0.1, 0.5, 0.9]
                 .map(|tau| LevelOutput {
                     tau,

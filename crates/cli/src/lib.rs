@@ -22,6 +22,7 @@ mod progress;
 mod promises;
 mod report;
 mod reproduce;
+mod scores;
 mod serve;
 mod slurm;
 mod studies;

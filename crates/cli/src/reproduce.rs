@@ -69,6 +69,12 @@ pub struct ReproduceArgs {
     /// Number of seeds: the paper's 42, 10042, 20042, then 101, 102, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub seeds: u16,
+    /// Games: train nothing, write the page of the seeds that are finished
+    #[arg(long)]
+    pub so_far: bool,
+    /// Games: seeds that were finished elsewhere, from the games.csv of another directory; they are not trained again
+    #[arg(long, value_name = "FILE.csv")]
+    pub with: Option<PathBuf>,
     /// Directory of all results; an interrupted reproduction is resumed there [default: runs/reproduce,
     /// runs/games, runs/promises or runs/studies, followed by -quick with --quick]
     #[arg(long, value_name = "DIR")]
@@ -117,6 +123,12 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
     }
     if !args.only.is_empty() {
         return Err(Failure::usage("--only is for the studies").hint("`bqrl reproduce studies --only …`"));
+    }
+    for (flag, given) in [("--so-far", args.so_far), ("--with", args.with.is_some())] {
+        if given && args.what != What::Games {
+            return Err(Failure::usage(format!("{flag} is for the games"))
+                .hint(format!("`bqrl reproduce games {flag}`")));
+        }
     }
     if args.what == What::Promises {
         return promises::run(args);
@@ -205,9 +217,10 @@ impl ReproduceArgs {
     /// The command that writes a page, and the commit of the sources, if there is one.
     pub fn written_by(&self, what: &str) -> String {
         let quick = if self.quick { " --quick" } else { "" };
+        let so_far = if self.so_far { " --so-far" } else { "" };
         let only = |only: &Only| format!(" --only {}", only.name());
         let only: String = self.only.iter().map(only).collect();
-        format!("`bqrl reproduce {what}{quick}{only} --seeds {}`{}", self.seeds, commit())
+        format!("`bqrl reproduce {what}{quick}{only} --seeds {}{so_far}`{}", self.seeds, commit())
     }
 }
 
