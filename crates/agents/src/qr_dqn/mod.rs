@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::Moments;
 use crate::experience::saved;
-use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
+use crate::quantile_critics::{
+    CriticConfig, CriticState, Design, QuantileCritics, Trunks, early_updates, inputs,
+};
 use crate::settings::{count, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
@@ -70,7 +72,7 @@ impl QrDqn {
         probability("epsilon", epsilon)?;
         share("critic_discount", discount)?;
         let design = Design {
-            shared_trunk: true,
+            trunks: Trunks::One,
             smooth: true,
             early_updates: early_updates(spec),
             discount,
