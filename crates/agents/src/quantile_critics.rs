@@ -101,18 +101,14 @@ impl CriticConfig {
 
     /// The sizes of the networks.
     pub fn shape(&self, design: &Design, encoder: &Encoder, spec: &EnvSpec) -> Shape {
-        let n_heads = design.heads.len();
-        let (n_heads, n_twins, n_critics) = match design.trunks {
-            Trunks::OfCritics => (n_heads, 1, self.n_critics),
-            Trunks::One => (n_heads, self.n_critics, 1),
-            Trunks::OfHeads => (1, self.n_critics, n_heads),
-        };
+        let (n_twins, n_critics) =
+            if design.shared_trunk { (self.n_critics, 1) } else { (1, self.n_critics) };
         Shape {
             n_inputs: encoder.width(),
             sight: self.sight(spec),
             hidden: self.hidden.clone(),
             layer_norm: true,
-            n_heads,
+            n_heads: design.heads.len(),
             n_twins,
             n_actions: spec.n_actions,
             n_quantiles: self.n_quantiles,
@@ -127,24 +123,14 @@ impl CriticConfig {
     }
 }
 
-/// The hidden layers of the networks. Critics that share some value the next action by their least, and those that learn choose it by their mean.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Trunks {
-    /// Each critic has its own, for all its heads: the paper's ensemble.
-    OfCritics,
-    /// One for everything.
-    One,
-    /// Each head has its own, for all critics.
-    OfHeads,
-}
-
 /// How an agent uses the critics.
 #[derive(Clone, Debug)]
 pub struct Design {
     /// The heads of every critic; the width of a ramp is a share of the range of the returns.
     pub heads: Vec<Head>,
-    /// What shares hidden layers.
-    pub trunks: Trunks,
+    /// Whether the critics share their hidden layers. Then several of them value the next action by their least, and those that
+    /// learn choose it by their mean.
+    pub shared_trunk: bool,
     /// Whether the loss is the smoothed quantile loss and not the paper's.
     pub smooth: bool,
     /// Whether the policy depends on the collected reward.
@@ -161,7 +147,7 @@ impl Design {
         let coefficients = score.coefficients().iter().map(|&c| c as f32).collect();
         Self {
             heads: vec![Head { choice: Choice::One(coefficients), ramp: 0.0, discount: 1.0 }],
-            trunks: Trunks::OfCritics,
+            shared_trunk: false,
             smooth: false,
             with_collected: false,
             early_updates: 0.0,
@@ -346,7 +332,7 @@ impl QuantileCritics {
         self.encoder.see(observation);
     }
 
-    /// z(x, a) of every critic and head, in units of σ: each A·K numbers, in the order of [`quantiles`](Self::quantiles). Raw, not sorted.
+    /// z(x, a) of every critic and head, in units of σ: ((critic · heads + head) · A + a) · K + j. Raw, not sorted.
     pub fn outputs(&self, which: Which, x: &Input) -> Vec<f32> {
         let mut input = Encoded::default();
         self.encoder.encode(x, self.unit.of_inputs(), &mut input);
@@ -386,16 +372,6 @@ impl QuantileCritics {
             _ => self.critics.act_many(which, self.encoder.rows(&distinct)),
         };
         (outputs, places)
-    }
-
-    /// z(x, a) of one critic's head, from all outputs.
-    pub fn quantiles<'o>(&self, outputs: &'o [f32], critic: usize, head: usize, action: usize) -> &'o [f32] {
-        let (k, n_heads) = (self.config.n_quantiles, self.design.heads.len());
-        let place = match self.design.trunks {
-            Trunks::OfCritics | Trunks::One => critic * n_heads + head,
-            Trunks::OfHeads => head * self.config.n_critics + critic,
-        };
-        &outputs[(place * self.n_actions + action) * k..][..k]
     }
 
     /// z̃ of one action of one critic, from its raw outputs.
@@ -514,7 +490,7 @@ impl QuantileCritics {
         let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
             .expect("kappa was checked with the settings");
         let rule = if self.design.smooth { rule.smooth() } else { rule };
-        let double = self.design.trunks != Trunks::OfCritics && self.config.n_critics > 1;
+        let double = self.design.shared_trunk && self.config.n_critics > 1;
         let rule = if double { rule.double() } else { rule };
         if self.config.optimism > 0.0 {
             return rule;
@@ -594,12 +570,13 @@ impl QuantileCritics {
 
     /// Every critic's sorted quantiles of c + Z(x, a), of one head.
     pub fn predictions(&self, head: usize, x: &Input) -> Vec<Prediction> {
+        let (k, n_heads) = (self.config.n_quantiles, self.design.heads.len());
         let mut predictions = Vec::new();
         let outputs = self.outputs(Which::Online, x);
-        for critic in 0..self.config.n_critics {
-            for action in 0..self.n_actions {
-                let sorted = Self::sorted(self.quantiles(&outputs, critic, head, action));
-                predictions.extend(eta(self.config.n_quantiles).into_iter().zip(sorted).map(|(level, z)| {
+        for (critic, outputs) in outputs.chunks_exact(n_heads * self.n_actions * k).enumerate() {
+            let of_head = outputs.chunks_exact(self.n_actions * k).nth(head).expect("a head");
+            for (action, quantiles) in of_head.chunks_exact(k).enumerate() {
+                predictions.extend(eta(k).into_iter().zip(Self::sorted(quantiles)).map(|(level, z)| {
                     Prediction { critic, action, level, value: x.collected + z * self.unit.sigma() }
                 }));
             }

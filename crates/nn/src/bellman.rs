@@ -10,14 +10,13 @@ use crate::kernels::loss::{Gradient, Loss, Pairs};
 use crate::kernels::sort::Sort;
 use crate::kernels::target::{Combine, Targets};
 use crate::panels::{PANEL, Panels};
-use crate::rule::{Head, TargetRule};
+use crate::rule::TargetRule;
 use crate::shape::Shape;
 
 /// One minibatch, seen through a rule.
 pub(crate) struct Bellman<'a> {
     kernels: Kernels,
     comparators: Arc<[(usize, usize)]>,
-    n_heads: usize,
     n_twins: usize,
     n_actions: usize,
     rule: &'a TargetRule,
@@ -28,17 +27,11 @@ impl<'a> Bellman<'a> {
     pub fn new(critics: &Network, rule: &'a TargetRule, transitions: &'a Transitions) -> Self {
         let k = critics.shape.n_quantiles;
         assert_eq!(rule.n_quantiles(), k, "quantiles of the rule, want those of the critics");
-        let Shape { n_heads, n_twins, n_actions, n_critics, .. } = critics.shape;
-        let n_rules = rule.heads().len();
-        let fits = n_rules == n_heads || n_rules == n_critics * n_heads;
-        assert!(
-            fits,
-            "the rule has {n_rules} heads, want those of one critic, {n_heads}, or of all {n_critics}"
-        );
+        let Shape { n_heads, n_twins, n_actions, .. } = critics.shape;
+        assert_eq!(rule.heads().len(), n_heads, "heads of the rule, want those of the critics");
         Self {
             kernels: critics.kernels,
             comparators: critics.comparators.clone(),
-            n_heads,
             n_twins,
             n_actions,
             rule,
@@ -46,26 +39,12 @@ impl<'a> Bellman<'a> {
         }
     }
 
-    /// The rules of a critic's heads.
-    fn rules(&self, critic: usize) -> &[Head] {
-        // One list for all critics, or one after the other.
-        let first = critic * self.n_heads % self.rule.heads().len();
-        &self.rule.heads()[first..first + self.n_heads]
-    }
-
-    /// y of a critic, from its slow copy's outputs at x', and from those of the critic that chooses, if that is another one. Both are
+    /// y from the slow critic's outputs at x', and from those of the critic that chooses, if that is another one. Both are
     /// sorted on the way.
-    pub fn targets(
-        &self,
-        critic: usize,
-        slow: &mut Panels,
-        choosing: Option<&mut Panels>,
-        targets: &mut Panels,
-    ) {
+    pub fn targets(&self, slow: &mut Panels, choosing: Option<&mut Panels>, targets: &mut Panels) {
         let k = self.rule.n_quantiles();
         let n_twins = if self.rule.is_double() { 1 } else { self.n_twins };
-        targets.resize(slow.n_samples(), n_twins * self.n_heads * k);
-        let rules = self.rules(critic);
+        targets.resize(slow.n_samples(), n_twins * self.rule.heads().len() * k);
         let mut choosing = choosing;
         for panel in 0..slow.n_panels() {
             let width = slow.width(panel);
@@ -80,12 +59,13 @@ impl<'a> Bellman<'a> {
             let chooser = choosing.as_deref().map_or(sorted, |choosing| choosing.panel(panel));
             for (head, out) in targets.panel_mut(panel).chunks_exact_mut(k * width).enumerate() {
                 let own = self.head(head, width);
+                let rule = &self.rule.heads()[head % self.rule.heads().len()];
                 self.kernels.run(Targets {
                     choosing: &chooser[own.clone()],
                     sorted: &sorted[own],
                     width,
                     n_quantiles: k,
-                    head: &rules[head % self.n_heads],
+                    head: rule,
                     eta: self.rule.eta(),
                     rewards: self.transitions.outcome(panel, Outcome::Reward),
                     continuation: self.transitions.outcome(panel, Outcome::Continuation),
@@ -103,8 +83,8 @@ impl<'a> Bellman<'a> {
     }
 
     /// The heads of all twins.
-    fn n_all_heads(&self) -> usize {
-        self.n_twins * self.n_heads
+    fn n_heads(&self) -> usize {
+        self.n_twins * self.rule.heads().len()
     }
 
     /// The rows of a head in a panel.
@@ -117,7 +97,7 @@ impl<'a> Bellman<'a> {
     pub fn gradient(&self, outputs: &Panels, targets: &Panels, gradient: &mut Panels) {
         let batch = outputs.n_samples();
         for panel in 0..outputs.n_panels() {
-            for head in 0..self.n_all_heads() {
+            for head in 0..self.n_heads() {
                 let pairs = self.pairs(panel, head, outputs, targets);
                 let out = &mut gradient.panel_mut(panel)[self.head(head, pairs.width)];
                 self.kernels.run(Gradient { pairs, batch, out });
@@ -130,7 +110,7 @@ impl<'a> Bellman<'a> {
         let k = self.rule.n_quantiles();
         let mut total = 0.0;
         for panel in 0..outputs.n_panels() {
-            for head in 0..self.n_all_heads() {
+            for head in 0..self.n_heads() {
                 let mut sums = [0.0; PANEL];
                 let pairs = self.pairs(panel, head, outputs, targets);
                 let width = pairs.width;
@@ -145,7 +125,7 @@ impl<'a> Bellman<'a> {
     fn pairs<'p>(&'p self, panel: usize, head: usize, outputs: &'p Panels, targets: &'p Panels) -> Pairs<'p> {
         let (width, k) = (outputs.width(panel), self.rule.n_quantiles());
         // Targets for each twin, or one set for all.
-        let own = if self.rule.is_double() { head % self.n_heads } else { head };
+        let own = if self.rule.is_double() { head % self.rule.heads().len() } else { head };
         Pairs {
             outputs: &outputs.panel(panel)[self.head(head, width)],
             targets: &targets.panel(panel)[own * k * width..][..k * width],

@@ -252,12 +252,7 @@ impl Ensemble {
             if rule.is_double() {
                 member.forward(Which::Online, &transitions.next_inputs, &mut choosing);
             }
-            bellman.targets(
-                member.index(),
-                &mut next,
-                rule.is_double().then_some(&mut choosing),
-                &mut targets,
-            );
+            bellman.targets(&mut next, rule.is_double().then_some(&mut choosing), &mut targets);
             let mut loss = 0.0;
             let taken = Needed::Taken(&transitions.spans);
             let learned = member.step(&transitions.inputs, taken, adam, zeta, |outputs, d_outputs| {

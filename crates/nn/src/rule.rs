@@ -103,8 +103,7 @@ impl TargetRule {
         Self::heads_of(vec![Head { choice: Choice::PerLevel, ramp: 0.0, discount: 1.0 }], n_quantiles, kappa)
     }
 
-    /// Several heads, each with its own rule: those of one critic, which all critics follow, or those of all critics, one critic after the
-    /// other. A score has one coefficient for each quantile.
+    /// Several heads, each with its own rule. A score has one coefficient for each quantile.
     pub fn heads_of(heads: Vec<Head>, n_quantiles: usize, kappa: f64) -> Result<Self, RuleError> {
         for head in &heads {
             if let Choice::One(score) = &head.choice {

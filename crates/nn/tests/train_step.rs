@@ -306,38 +306,6 @@ fn a_general_update_with_the_same_gradient_is_the_same_update() {
 }
 
 #[test]
-fn critics_may_have_rules_of_their_own() {
-    let shape = Shape {
-        n_inputs: 5,
-        sight: None,
-        hidden: vec![12],
-        layer_norm: true,
-        n_heads: 1,
-        n_twins: 2,
-        n_actions: 3,
-        n_quantiles: 7,
-        n_critics: 2,
-    };
-    let rule =
-        |heads: &[Head]| Rule { heads: heads.to_vec(), kappa: 0.1, double: true, smooth: true, bounds: FREE };
-    let discounted = Head { discount: 0.9, ..MEAN };
-    let learned = |heads: &[Head]| {
-        let mut critics = ensemble(&shape, 9, Kernels::detect());
-        for seed in 0..5 {
-            let sample = Sample::random(&shape, 70, &mut stream(seed, Purpose::Test));
-            let rule = rule(heads).compiled(shape.n_quantiles);
-            critics.train_step(&sample.batch(), &rule, &Adam::new(0.01), 0.1).unwrap();
-        }
-        oracle::critics(&critics)
-    };
-    let (apart, levels, mean) =
-        (learned(&[PER_LEVEL, discounted]), learned(&[PER_LEVEL]), learned(&[discounted]));
-    assert_eq!(apart[0].online, levels[0].online, "the first critic follows the first rule");
-    assert_eq!(apart[1].online, mean[1].online, "the second critic follows the second rule");
-    assert_ne!(apart[1].online, levels[1].online, "the rules differ");
-}
-
-#[test]
 fn zeta_zero_leaves_the_target_alone() {
     let (shape, batch) = cases().swap_remove(3);
     let mut critics = ensemble(&shape, 9, Kernels::detect());

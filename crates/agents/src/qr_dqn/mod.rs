@@ -26,9 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experience::encode::Moments;
 use crate::experience::saved;
-use crate::quantile_critics::{
-    CriticConfig, CriticState, Design, QuantileCritics, Trunks, early_updates, inputs,
-};
+use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
 use crate::settings::{count, probability, share};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served,
@@ -72,7 +70,7 @@ impl QrDqn {
         probability("epsilon", epsilon)?;
         share("critic_discount", discount)?;
         let design = Design {
-            trunks: Trunks::One,
+            shared_trunk: true,
             smooth: true,
             early_updates: early_updates(spec),
             discount,

@@ -38,9 +38,7 @@ use serde::{Deserialize, Serialize};
 use self::root::{Curve, Goal, Measured, Trial};
 use crate::experience::encode::Moments;
 use crate::experience::saved;
-use crate::quantile_critics::{
-    CriticConfig, CriticState, Design, QuantileCritics, Trunks, early_updates, inputs,
-};
+use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
 use crate::settings::{count, probability, require};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Target,
@@ -70,8 +68,7 @@ impl Config {
 
     /// The heads: the envelope, the mean, the ramps.
     fn design(&self, spec: &EnvSpec) -> Design {
-        let (discount, trunks) =
-            if is_long(spec) { (MEAN_DISCOUNT, Trunks::OfHeads) } else { (1.0, Trunks::One) };
+        let discount = if is_long(spec) { MEAN_DISCOUNT } else { 1.0 };
         let Design { heads: mean, .. } = Design::by_score(&Score::mean(self.critics.n_quantiles));
         let mean = mean.into_iter().map(|head| Head { discount, ..head });
         let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32, discount: 1.0 };
@@ -79,7 +76,14 @@ impl Config {
         heads.extend(mean);
         heads.extend(self.ramps.iter().map(|&ramp| per_level(ramp)));
         let early_updates = early_updates(spec);
-        Design { heads, trunks, smooth: true, with_collected: false, early_updates, discount: 1.0 }
+        Design {
+            heads,
+            shared_trunk: true,
+            smooth: true,
+            with_collected: false,
+            early_updates,
+            discount: 1.0,
+        }
     }
 }
 
@@ -88,7 +92,7 @@ const ENVELOPE: usize = 0;
 const MEAN: usize = 1;
 const FIRST_RAMP: usize = 2;
 /// Tasks of more steps than this are long, but for tables. There the head of the mean counts a step ahead by less than 1, because sums over
-/// hundreds of steps are learned slowly. The envelope needs the return itself, which is noisier, so the two heads share no hidden layers.
+/// hundreds of steps are learned slowly. The envelope needs the return itself.
 const LONG: usize = 100;
 const MEAN_DISCOUNT: f32 = 0.99;
 /// Start observations that the root is pooled over.
@@ -163,6 +167,13 @@ impl TargetTracking {
         })
     }
 
+    /// z(x, a) of one critic's head, from all outputs.
+    fn quantiles<'o>(&self, outputs: &'o [f32], critic: usize, head: usize, action: usize) -> &'o [f32] {
+        let (k, n_heads) = (self.critics.n_quantiles(), FIRST_RAMP + self.config.ramps.len());
+        let place = (critic * n_heads + head) * self.critics.n_actions() + action;
+        &outputs[place * k..(place + 1) * k]
+    }
+
     /// P(Z ≥ y) and the mean of Z/σ of an action, averaged over the critics.
     fn chance_and_mean(&self, outputs: &[f32], head: usize, action: usize, y: f64) -> (f64, f64) {
         let y = (y / self.critics.unit().sigma()) as f32;
@@ -171,9 +182,9 @@ impl TargetTracking {
         let (mut chance, mut mean) = (0.0, 0.0);
         for critic in 0..n_critics {
             let reached = |&z: &f32| ((z - y) * inverse + 0.5).clamp(0.0, 1.0);
-            let z = self.critics.quantiles(outputs, critic, head, action);
+            let z = self.quantiles(outputs, critic, head, action);
             chance += z.iter().map(reached).sum::<f32>() / z.len() as f32;
-            let z = self.critics.quantiles(outputs, critic, MEAN, action);
+            let z = self.quantiles(outputs, critic, MEAN, action);
             mean += z.iter().sum::<f32>() / z.len() as f32;
         }
         (f64::from(chance) / n_critics as f64, f64::from(mean) / n_critics as f64)
@@ -220,7 +231,7 @@ impl TargetTracking {
         let law = |action| {
             let mut mean = vec![0.0; self.critics.n_quantiles()];
             for critic in 0..n_critics {
-                let sorted = QuantileCritics::sorted(self.critics.quantiles(outputs, critic, head, action));
+                let sorted = QuantileCritics::sorted(self.quantiles(outputs, critic, head, action));
                 mean.iter_mut().zip(sorted).for_each(|(mean, z)| *mean += z / n_critics as f64);
             }
             mean
