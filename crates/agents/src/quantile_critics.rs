@@ -485,7 +485,12 @@ impl QuantileCritics {
     fn rule(&self) -> TargetRule {
         let of_sigma = |z: f64| (z / self.unit.sigma()) as f32;
         let range = of_sigma(self.unit.range());
-        let head = |head: &Head| Head { ramp: head.ramp * range, ..head.clone() };
+        // A head's discount counts for every step; a target continues after n of them.
+        let head = |head: &Head| Head {
+            ramp: head.ramp * range,
+            discount: head.discount.powi(self.n_steps as i32),
+            ..head.clone()
+        };
         let heads = self.design.heads.iter().map(head).collect();
         let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
             .expect("kappa was checked with the settings");
@@ -607,4 +612,36 @@ fn n_steps(spec: &EnvSpec) -> usize {
 /// The inputs of waiting lanes.
 pub(crate) fn inputs<'a>(waiting: &'a [Waiting<'a>]) -> impl ExactSizeIterator<Item = Input<'a>> {
     waiting.iter().map(|lane| lane.x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heads_discount_counts_for_every_step_of_a_target() {
+        // H = 1000: five rewards in a target, so it continues with γ⁵.
+        let spec = EnvSpec::new("long", ObservationSpace::Dense(vec![1]), 2, 1000);
+        let config = CriticConfig {
+            n_quantiles: 4,
+            n_critics: 2,
+            convolutions: Vec::new(),
+            hidden: vec![4],
+            kappa: 0.02,
+            zeta: 0.01,
+            learning_rate: 1e-3,
+            batch_size: 4,
+            replay_capacity: 100,
+            updates_per_step: 1.0,
+            optimism: 0.0,
+            optimistic_tries: 0,
+            reward_scale: 0.0,
+            kernels: Kernels::Auto,
+        };
+        let mut design = Design::by_score(&Score::mean(4));
+        design.heads.push(Head { choice: Choice::PerLevel, ramp: 0.0, discount: 0.9 });
+        let critics = QuantileCritics::new(config, design, &spec, 1, 7).unwrap();
+        let discounts: Vec<f32> = critics.rule().heads().iter().map(|head| head.discount).collect();
+        assert_eq!(discounts, [1.0, 0.59049]);
+    }
 }

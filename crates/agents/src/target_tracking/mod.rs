@@ -94,7 +94,7 @@ const FIRST_RAMP: usize = 2;
 /// Tasks of more steps than this are long, but for tables. There the head of the mean counts a step ahead by less than 1, because sums over
 /// hundreds of steps are learned slowly. The envelope needs the return itself.
 const LONG: usize = 100;
-const MEAN_DISCOUNT: f32 = 0.99;
+const MEAN_DISCOUNT: f32 = 0.995;
 /// Start observations that the root is pooled over.
 const STARTS: usize = 64;
 /// The share of the episodes that maximise the mean.
