@@ -68,11 +68,7 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
         run.config.run.seeds.retain(|seed| !known(seed));
     }
     planned.retain(|run| !run.config.run.seeds.is_empty());
-    let _shared = if args.so_far {
-        SharedDir::open(&root, &["figures"]).map_err(Failure::runtime)?
-    } else {
-        train(args, &root, &planned)?
-    };
+    let trained = if args.so_far { None } else { Some(train(args, &root, &planned)?) };
     for run in &planned {
         all.extend(scores::collect(&root, run)?);
     }
@@ -80,6 +76,10 @@ pub fn run(args: &ReproduceArgs) -> Result<String, Failure> {
         return Err(Failure::usage(format!("no seed is finished in {}", root.display()))
             .hint("the same command without --so-far trains"));
     }
+    let _shared = match trained {
+        Some(shared) => shared,
+        None => SharedDir::open(&root, &["figures"]).map_err(Failure::runtime)?,
+    };
     let outputs = outputs(&all);
     let figures = [("games", draw(&all))];
     let page = page(&args.written_by("games"), &all, &outputs);
@@ -258,6 +258,37 @@ fn draw(all: &[Score]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scores_of_other_settings_or_seeds_are_left_out_and_the_last_step_counts() {
+        let planned = games(2, false).unwrap();
+        let score = |seed: u64, step: u64, mean: f64| Score {
+            game: "minatar/breakout".to_owned(),
+            algo: "qr-dqn".to_owned(),
+            settings: settings(&planned[0].config),
+            seed,
+            step,
+            tau: 0.1,
+            quantile: mean / 2.0,
+            low: None,
+            high: None,
+            mean,
+            predicted: None,
+            measured: None,
+        };
+        let elsewhere = vec![
+            score(42, 100, 1.0),
+            score(42, 200, 4.0),
+            score(10042, 200, 6.0),
+            score(7, 200, 9.0),
+            Score { settings: "0123abcd".to_owned(), ..score(42, 200, 8.0) },
+        ];
+        let (kept, others) = matching(elsewhere, &planned);
+        assert_eq!((kept.len(), others), (3, 2));
+        let outputs = outputs(&kept);
+        assert_eq!((outputs.len(), &outputs[0].seeds[..]), (1, &[42, 10042][..]));
+        assert_eq!((&outputs[0].levels[0].mean[..], outputs[0].levels.len()), (&[4.0, 6.0][..], 1));
+    }
 
     #[test]
     fn the_page_has_every_game_and_every_level() {

@@ -113,7 +113,7 @@ pub fn to_csv(scores: &[Score]) -> Vec<u8> {
 /// Reads a CSV file of scores.
 pub fn read(path: &Path) -> Result<Vec<Score>, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
-    let text = regular::read_to_string(path, LARGEST).map_err(|error| wrong(&error))?;
+    let text = regular::read_to_string(path, LARGEST).map_err(Failure::usage)?;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let scores = reader.deserialize().collect::<Result<Vec<Score>, _>>().map_err(|error| wrong(&error))?;
     let finite = |score: &Score| {

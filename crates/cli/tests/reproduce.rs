@@ -141,3 +141,16 @@ fn parts_belong_to_the_studies() {
     desk.refusal(&["reproduce", "studies", "--seeds", "1"]);
     assert!(desk.names().is_empty(), "{:?}", desk.names());
 }
+
+#[test]
+fn games_that_are_not_finished_have_no_page() {
+    let desk = Desk::new();
+    let empty = desk.refusal(&["reproduce", "games", "--so-far", "--out", "g"]);
+    assert!(empty.contains("no seed is finished in g"), "{empty}");
+    assert!(desk.refusal(&["reproduce", "all", "--so-far"]).contains("--so-far is for the games"));
+    let missing = desk.refusal(&["reproduce", "games", "--so-far", "--with", "none.csv"]);
+    assert!(missing.contains("none.csv") && missing.matches("none.csv").count() == 1, "{missing}");
+    desk.write("scores.csv", "episode,return\n1,2\n");
+    let other = desk.refusal(&["reproduce", "games", "--so-far", "--with", "scores.csv", "--out", "g"]);
+    assert!(other.contains("scores.csv"), "{other}");
+}
