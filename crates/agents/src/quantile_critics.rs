@@ -21,7 +21,7 @@
 //! Stages: a transition of a stationary task is as true at every other stage. So agents that do not see c learn half of their transitions
 //! at a stage that is drawn uniformly. Late stages, which are rarely visited, are then learned from the transitions of all stages.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use bqrl_math::buffer::eta;
 use bqrl_math::rng::{Purpose, Rng, stream};
@@ -102,13 +102,13 @@ impl CriticConfig {
     /// The sizes of the networks.
     pub fn shape(&self, design: &Design, encoder: &Encoder, spec: &EnvSpec) -> Shape {
         let (n_twins, n_critics) =
-            if design.shared_trunk { (self.n_critics, 1) } else { (1, self.n_critics) };
+            if design.shared { (self.n_critics, design.trunks.len()) } else { (1, self.n_critics) };
         Shape {
             n_inputs: encoder.width(),
             sight: self.sight(spec),
             hidden: self.hidden.clone(),
             layer_norm: true,
-            n_heads: design.heads.len(),
+            n_heads: design.n_heads(),
             n_twins,
             n_actions: spec.n_actions,
             n_quantiles: self.n_quantiles,
@@ -123,36 +123,48 @@ impl CriticConfig {
     }
 }
 
+/// Heads that share hidden layers and learn from the same minibatches.
+#[derive(Clone, Debug)]
+pub struct Trunk {
+    /// The width of a ramp is a share of the range of the returns.
+    pub heads: Vec<Head>,
+    /// γ: what a step ahead counts for them. Their unit is that of discounted returns; returns are measured without it.
+    pub discount: f64,
+}
+
 /// How an agent uses the critics.
 #[derive(Clone, Debug)]
 pub struct Design {
-    /// The heads of every critic; the width of a ramp is a share of the range of the returns.
-    pub heads: Vec<Head>,
+    /// All with the same number of heads.
+    pub trunks: Vec<Trunk>,
     /// Whether the critics share their hidden layers. Then several of them value the next action by their least, and those that
-    /// learn choose it by their mean.
-    pub shared_trunk: bool,
+    /// learn choose it by their mean. Else there is one trunk, which each critic has for itself.
+    pub shared: bool,
     /// Whether the loss is the smoothed quantile loss and not the paper's.
     pub smooth: bool,
     /// Whether the policy depends on the collected reward.
     pub with_collected: bool,
     /// Minibatches per step at first: this, over the square root of the steps so far.
     pub early_updates: f64,
-    /// γ: what a step ahead counts for the critics. Returns are measured without it.
-    pub discount: f64,
 }
 
 impl Design {
     /// One head, which compares next actions by a score.
     pub fn by_score(score: &Score) -> Self {
         let coefficients = score.coefficients().iter().map(|&c| c as f32).collect();
+        let heads = vec![Head { choice: Choice::One(coefficients), ramp: 0.0 }];
         Self {
-            heads: vec![Head { choice: Choice::One(coefficients), ramp: 0.0, discount: 1.0 }],
-            shared_trunk: false,
+            trunks: vec![Trunk { heads, discount: 1.0 }],
+            shared: false,
             smooth: false,
             with_collected: false,
             early_updates: 0.0,
-            discount: 1.0,
         }
+    }
+
+    /// Heads of each trunk.
+    fn n_heads(&self) -> usize {
+        self.trunks[0].heads.len()
     }
 
     /// Writes inputs for the critics.
@@ -173,7 +185,8 @@ pub struct QuantileCritics {
     /// H and the problem's γ, where a transition is as true at every stage.
     stages: Option<(usize, f64)>,
     encoder: Encoder,
-    unit: ReturnUnit,
+    /// One for each trunk.
+    units: Vec<ReturnUnit>,
     critics: Ensemble,
     replay: Replay,
     /// Tries of every action in every state, s · A + a, until they are known; empty where states are not indices.
@@ -196,6 +209,9 @@ pub struct CriticState {
     stored: u64,
     due: f64,
     unit: ReturnUnit,
+    /// Of the trunks after the first.
+    #[serde(default)]
+    other_units: Vec<ReturnUnit>,
     moments: Moments,
     /// Pairs (s, a) that were tried, as (s · A + a, tries).
     tries: Vec<(u64, u32)>,
@@ -260,7 +276,7 @@ impl QuantileCritics {
             stages: (spec.stationary && spec.horizon_is_task && !design.with_collected)
                 .then_some((spec.horizon, spec.discount)),
             encoder,
-            unit: ReturnUnit::new(config.reward_scale),
+            units: vec![ReturnUnit::new(config.reward_scale); design.trunks.len()],
             critics: critics.with_kernels(config.kernels.find()?),
             replay: Replay::new(config.replay_capacity, n_lanes, &spec.observations).within(spec),
             tries,
@@ -297,9 +313,9 @@ impl QuantileCritics {
         if is_table || epsilon == 0.0 { epsilon } else { epsilon.max(early) }
     }
 
-    /// γ of the critics.
+    /// γ of the first trunk.
     pub fn discount(&self) -> f64 {
-        self.design.discount
+        self.design.trunks[0].discount
     }
 
     /// The kind of observations.
@@ -307,9 +323,9 @@ impl QuantileCritics {
         &self.observations
     }
 
-    /// The scale of the returns.
+    /// The scale of the returns: that of the first trunk.
     pub fn unit(&self) -> &ReturnUnit {
-        &self.unit
+        &self.units[0]
     }
 
     /// Updates made.
@@ -332,10 +348,10 @@ impl QuantileCritics {
         self.encoder.see(observation);
     }
 
-    /// z(x, a) of every critic and head, in units of σ: ((critic · heads + head) · A + a) · K + j. Raw, not sorted.
+    /// z(x, a) of every critic and head, in units of the trunk's σ, for [`quantiles`](Self::quantiles) to look up. Raw, not sorted.
     pub fn outputs(&self, which: Which, x: &Input) -> Vec<f32> {
         let mut input = Encoded::default();
-        self.encoder.encode(x, self.unit.of_inputs(), &mut input);
+        self.encoder.encode(x, self.unit().of_inputs(), &mut input);
         self.critics.act(which, &self.encoder.rows(&input).expanded(self.encoder.width()))
     }
 
@@ -350,7 +366,7 @@ impl QuantileCritics {
         }
         let mut all = Encoded::default();
         for x in inputs {
-            self.encoder.encode(&x, self.unit.of_inputs(), &mut all);
+            self.encoder.encode(&x, self.unit().of_inputs(), &mut all);
         }
         self.critics.act_many(which, self.encoder.rows(&all))
     }
@@ -363,7 +379,7 @@ impl QuantileCritics {
     ) -> (Vec<Vec<f32>>, Vec<usize>) {
         let (mut distinct, mut places) = (Encoded::default(), Vec::new());
         for x in inputs {
-            self.encoder.encode(x, self.unit.of_inputs(), &mut distinct);
+            self.encoder.encode(x, self.unit().of_inputs(), &mut distinct);
             distinct.drop_repeated();
             places.push(distinct.n_samples() - 1);
         }
@@ -372,6 +388,20 @@ impl QuantileCritics {
             _ => self.critics.act_many(which, self.encoder.rows(&distinct)),
         };
         (outputs, places)
+    }
+
+    /// z(x, a) of one critic's head, from all outputs. Heads are counted through all trunks.
+    pub fn quantiles<'o>(&self, outputs: &'o [f32], critic: usize, head: usize, action: usize) -> &'o [f32] {
+        let (k, n_heads) = (self.config.n_quantiles, self.design.n_heads());
+        let (trunk, head) = (head / n_heads, head % n_heads);
+        // With one trunk this is critic · heads + head, whoever has it.
+        let place = (trunk * self.config.n_critics + critic) * n_heads + head;
+        &outputs[(place * self.n_actions + action) * k..][..k]
+    }
+
+    /// The networks of a trunk.
+    fn of_trunk(&self, trunk: usize) -> Range<usize> {
+        if self.design.shared { trunk..trunk + 1 } else { 0..self.config.n_critics }
     }
 
     /// z̃ of one action of one critic, from its raw outputs.
@@ -394,10 +424,14 @@ impl QuantileCritics {
         self.stored += 1;
         let early = (self.design.early_updates / (self.stored as f64).sqrt()).min(MOST_EARLY);
         self.due += self.config.updates_per_step.max(early);
-        if transition.end.is_over()
-            && let Some(factor) = self.unit.episode(self.replay.newest_rewards(lane), self.design.discount)
-        {
-            self.critics.scale_outputs(factor as f32);
+        if transition.end.is_over() {
+            for trunk in 0..self.units.len() {
+                let discount = self.design.trunks[trunk].discount;
+                let rewards = self.replay.newest_rewards(lane);
+                if let Some(factor) = self.units[trunk].episode(rewards, discount) {
+                    self.critics.scale_outputs_of(self.of_trunk(trunk), factor as f32);
+                }
+            }
         }
         Ok(())
     }
@@ -440,40 +474,51 @@ impl QuantileCritics {
 
     /// Lines 13–23 of Algorithm 1, for every transition since the last call.
     pub fn learn(&mut self, _: &Clock) -> Result<(), LearnError> {
-        if !self.unit.is_known() || self.replay.len() < FIRST {
+        if !self.unit().is_known() || self.replay.len() < FIRST {
             self.due = 0.0;
             return Ok(());
         }
-        let (rule, sigma, best) = (self.rule(), self.unit.sigma(), self.unit.best(self.config.optimism));
         let (known, enough) = (self.known(), self.enough());
-        let Self { config, replay, encoder, rng, minibatch, n_steps, .. } = self;
-        let draw = Draw {
-            size: config.batch_size,
-            n_steps: *n_steps,
-            discount: self.design.discount,
-            sigma,
-            stages: self.stages,
-        };
-        let imagined = Imagined {
-            tries: &self.tries,
-            n_actions: self.n_actions,
-            known,
-            best,
-            more: config.optimism * sigma,
-            horizon: self.horizon,
-        };
         let few = (enough / self.stored as f64).min(1.0);
         let rate = if self.design.early_updates > 0.0 { few } else { few.sqrt() };
-        let adam = Adam { weight_decay: WEIGHT_DECAY * few, ..Adam::new(config.learning_rate * rate) };
+        let adam = Adam { weight_decay: WEIGHT_DECAY * few, ..Adam::new(self.config.learning_rate * rate) };
+        let rules: Vec<TargetRule> = (0..self.units.len()).map(|trunk| self.rule(trunk)).collect();
         while self.due >= 1.0 {
-            let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
-            let zeta = config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
-            if self.updates.is_multiple_of(LOOK) {
-                let losses = self.critics.train_step_with_loss(&batch, &rule, &adam, zeta)?;
+            let zeta = self.config.zeta.max(EARLY_ZETA.min(100.0 / (self.updates + 1) as f64));
+            let is_looked_at = self.updates.is_multiple_of(LOOK);
+            let mut losses = Vec::new();
+            for (trunk, rule) in rules.iter().enumerate() {
+                let critics = self.of_trunk(trunk);
+                let Self { config, replay, encoder, rng, minibatch, .. } = self;
+                let unit = &self.units[trunk];
+                let draw = Draw {
+                    size: config.batch_size,
+                    n_steps: self.n_steps,
+                    discount: self.design.trunks[trunk].discount,
+                    sigma: unit.sigma(),
+                    stages: self.stages,
+                };
+                let imagined = Imagined {
+                    tries: &self.tries,
+                    n_actions: self.n_actions,
+                    known,
+                    best: unit.best(config.optimism),
+                    more: config.optimism * unit.sigma(),
+                    horizon: self.horizon,
+                };
+                let batch = minibatch.draw(&draw, replay, encoder, &imagined, rng);
+                losses.extend(self.critics.train_critics(
+                    critics,
+                    &batch,
+                    rule,
+                    &adam,
+                    zeta,
+                    is_looked_at,
+                )?);
+            }
+            if is_looked_at {
                 let loss = losses.iter().sum::<f64>() / losses.len() as f64;
                 self.loss = Some(self.loss.map_or(loss, |mean| mean + NEW_LOSS * (loss - mean)));
-            } else {
-                self.critics.train_step(&batch, &rule, &adam, zeta)?;
             }
             self.updates += 1;
             self.due -= 1.0;
@@ -481,28 +526,24 @@ impl QuantileCritics {
         Ok(())
     }
 
-    /// The rule of every head, in units of σ.
-    fn rule(&self) -> TargetRule {
-        let of_sigma = |z: f64| (z / self.unit.sigma()) as f32;
-        let range = of_sigma(self.unit.range());
-        // A head's discount counts for every step; a target continues after n of them.
-        let head = |head: &Head| Head {
-            ramp: head.ramp * range,
-            discount: head.discount.powi(self.n_steps as i32),
-            ..head.clone()
-        };
-        let heads = self.design.heads.iter().map(head).collect();
+    /// The rules of a trunk's heads, in units of its σ.
+    fn rule(&self, trunk: usize) -> TargetRule {
+        let unit = &self.units[trunk];
+        let of_sigma = |z: f64| (z / unit.sigma()) as f32;
+        let range = of_sigma(unit.range());
+        let head = |head: &Head| Head { ramp: head.ramp * range, ..head.clone() };
+        let heads = self.design.trunks[trunk].heads.iter().map(head).collect();
         let rule = TargetRule::heads_of(heads, self.config.n_quantiles, self.config.kappa)
             .expect("kappa was checked with the settings");
         let rule = if self.design.smooth { rule.smooth() } else { rule };
-        let double = self.design.shared_trunk && self.config.n_critics > 1;
+        let double = self.design.shared && self.config.n_critics > 1;
         let rule = if double { rule.double() } else { rule };
         if self.config.optimism > 0.0 {
             return rule;
         }
         // What continues beyond every return seen is an error of the networks, and further backups would add to it. Optimism is
         // such a continuation, too.
-        let (low, high) = self.unit.bounds();
+        let (low, high) = unit.bounds();
         rule.within(of_sigma(low), of_sigma(high))
     }
 
@@ -514,7 +555,8 @@ impl QuantileCritics {
             updates: self.updates,
             stored: self.stored,
             due: self.due,
-            unit: self.unit,
+            unit: self.units[0],
+            other_units: self.units[1..].to_vec(),
             moments: self.encoder.moments().clone(),
             tries: (0..).zip(self.tries.iter().copied()).filter(|&(_, tries)| tries > 0).collect(),
             rng: saved::position(&self.rng),
@@ -528,11 +570,17 @@ impl QuantileCritics {
         let critics = saved::networks("critics.safetensors", &self.critics, file)?;
         saved::count("agent.json: updates", state.updates)?;
         saved::count("agent.json: stored", state.stored)?;
-        if !state.unit.is_plausible() {
+        let units: Vec<ReturnUnit> =
+            [state.unit].into_iter().chain(state.other_units.iter().copied()).collect();
+        if units.len() != self.units.len() {
             return Err(RestoreError(format!(
-                "agent.json: unit is {:?}, which no training leaves",
-                state.unit
+                "agent.json: {} units, want {}",
+                units.len(),
+                self.units.len()
             )));
+        }
+        if let Some(unit) = units.iter().find(|unit| !unit.is_plausible()) {
+            return Err(RestoreError(format!("agent.json: unit is {unit:?}, which no training leaves")));
         }
         if !(0.0..=1e6).contains(&state.due) {
             return Err(RestoreError(format!("agent.json: due is {}, want 0 to 1e6", state.due)));
@@ -563,7 +611,7 @@ impl QuantileCritics {
         self.loss = state.loss;
         self.stored = state.stored;
         self.due = state.due;
-        self.unit = state.unit;
+        self.units = units;
         self.rng = saved::at(state.rng);
         Ok(())
     }
@@ -575,15 +623,19 @@ impl QuantileCritics {
 
     /// Every critic's sorted quantiles of c + Z(x, a), of one head.
     pub fn predictions(&self, head: usize, x: &Input) -> Vec<Prediction> {
-        let (k, n_heads) = (self.config.n_quantiles, self.design.heads.len());
+        let sigma = self.units[head / self.design.n_heads()].sigma();
         let mut predictions = Vec::new();
         let outputs = self.outputs(Which::Online, x);
-        for (critic, outputs) in outputs.chunks_exact(n_heads * self.n_actions * k).enumerate() {
-            let of_head = outputs.chunks_exact(self.n_actions * k).nth(head).expect("a head");
-            for (action, quantiles) in of_head.chunks_exact(k).enumerate() {
-                predictions.extend(eta(k).into_iter().zip(Self::sorted(quantiles)).map(|(level, z)| {
-                    Prediction { critic, action, level, value: x.collected + z * self.unit.sigma() }
-                }));
+        for critic in 0..self.config.n_critics {
+            for action in 0..self.n_actions {
+                let sorted = Self::sorted(self.quantiles(&outputs, critic, head, action));
+                let at = |(level, z): (f64, f64)| Prediction {
+                    critic,
+                    action,
+                    level,
+                    value: x.collected + z * sigma,
+                };
+                predictions.extend(eta(self.config.n_quantiles).into_iter().zip(sorted).map(at));
             }
         }
         predictions
@@ -612,36 +664,4 @@ fn n_steps(spec: &EnvSpec) -> usize {
 /// The inputs of waiting lanes.
 pub(crate) fn inputs<'a>(waiting: &'a [Waiting<'a>]) -> impl ExactSizeIterator<Item = Input<'a>> {
     waiting.iter().map(|lane| lane.x)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_heads_discount_counts_for_every_step_of_a_target() {
-        // H = 1000: five rewards in a target, so it continues with γ⁵.
-        let spec = EnvSpec::new("long", ObservationSpace::Dense(vec![1]), 2, 1000);
-        let config = CriticConfig {
-            n_quantiles: 4,
-            n_critics: 2,
-            convolutions: Vec::new(),
-            hidden: vec![4],
-            kappa: 0.02,
-            zeta: 0.01,
-            learning_rate: 1e-3,
-            batch_size: 4,
-            replay_capacity: 100,
-            updates_per_step: 1.0,
-            optimism: 0.0,
-            optimistic_tries: 0,
-            reward_scale: 0.0,
-            kernels: Kernels::Auto,
-        };
-        let mut design = Design::by_score(&Score::mean(4));
-        design.heads.push(Head { choice: Choice::PerLevel, ramp: 0.0, discount: 0.9 });
-        let critics = QuantileCritics::new(config, design, &spec, 1, 7).unwrap();
-        let discounts: Vec<f32> = critics.rule().heads().iter().map(|head| head.discount).collect();
-        assert_eq!(discounts, [1.0, 0.59049]);
-    }
 }

@@ -310,6 +310,41 @@ fn dense_observations_cut_offs_and_rewards_that_are_no_numbers() {
 }
 
 #[test]
+fn in_long_tasks_every_head_has_a_network_of_its_own_which_is_saved() {
+    // Episodes of four steps, but up to 200 are possible.
+    let spec = EnvSpec::new("long", ObservationSpace::Dense(vec![2]), 3, 200);
+    let counting = Counting { spec: spec.clone(), stage: 0 };
+    let lanes = || NativeLanes::new(1, 1, Purpose::Env, || Box::new(counting.clone()));
+    let train = |agent: &mut TargetTracking, episodes: u64| {
+        let (mut play, mut clock) = (Play::new(Box::new(lanes())), Clock::default());
+        while clock.episodes < episodes {
+            play.train(agent, &mut clock).unwrap();
+        }
+    };
+    let make = || TargetTracking::new(Config { ramps: vec![], ..config() }, &spec, 1, 1).unwrap();
+    let mut whole = make();
+    train(&mut whole, 5);
+    let saved = whole.save(&|_| false);
+    let names = String::from_utf8_lossy(&whole.weights()).into_owned();
+    assert!(names.contains("critic.1.layer.0.weight") && !names.contains("critic.2."), "envelope and mean");
+    let mut restored = make();
+    restored.restore(&|name: &str| find(&saved, name)).unwrap();
+    assert_eq!(restored.save(&|_| false), saved);
+    train(&mut whole, 5);
+    train(&mut restored, 5);
+    assert!(whole.updates() > 0);
+    assert_eq!(whole.save(&|_| false), restored.save(&|_| false));
+    // The units of the other trunks must be there.
+    let forged = |name: &str| {
+        let part = find(&saved, name)?;
+        let text = String::from_utf8_lossy(&part).replace("other_units", "no_units");
+        Some(if name == "agent.json" { text.into_bytes() } else { part })
+    };
+    let refused = restored.restore(&forged).unwrap_err().to_string();
+    assert!(refused.contains("1 units, want 2"), "{refused}");
+}
+
+#[test]
 fn wrong_settings_are_refused_with_key_value_and_range() {
     let env = build("asset-selling", &[]);
     let refused = |change: fn(&mut Config)| {

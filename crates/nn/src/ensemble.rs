@@ -10,6 +10,8 @@
 //!
 //! The gradient is a closure between the forward and the backward pass, so neither can be called without the other.
 
+use std::ops::Range;
+
 use bqrl_math::Rng;
 use rayon::prelude::*;
 use thiserror::Error;
@@ -137,8 +139,13 @@ impl Ensemble {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn scale_outputs(&mut self, factor: f32) {
+        self.scale_outputs_of(0..self.critics.len(), factor);
+    }
+
+    /// The same for some of the critics alone.
+    pub fn scale_outputs_of(&mut self, critics: Range<usize>, factor: f32) {
         let layer = self.network.layers.last().expect("a network has an output layer");
-        for critic in &mut self.critics {
+        for critic in &mut self.critics[critics] {
             for parameters in [&mut critic.online, &mut critic.target] {
                 for place in [layer.weights(), layer.bias()] {
                     parameters[place].iter_mut().for_each(|parameter| *parameter *= factor);
@@ -219,7 +226,7 @@ impl Ensemble {
         adam: &Adam,
         zeta: f64,
     ) -> Result<(), UpdateError> {
-        self.bellman_step(batch, rule, adam, zeta, false).map(drop)
+        self.train_critics(0..self.critics.len(), batch, rule, adam, zeta, false).map(drop)
     }
 
     /// As [`train_step`](Self::train_step); returns the loss 𝒥_m of every critic before its update, Eq. (4).
@@ -232,11 +239,14 @@ impl Ensemble {
         adam: &Adam,
         zeta: f64,
     ) -> Result<Vec<f64>, UpdateError> {
-        self.bellman_step(batch, rule, adam, zeta, true)
+        self.train_critics(0..self.critics.len(), batch, rule, adam, zeta, true)
     }
 
-    fn bellman_step(
+    /// As [`train_step`](Self::train_step) for some of the critics alone, which may have a batch and a rule of their own. Returns their
+    /// losses before the update if they are wanted, else zeros.
+    pub fn train_critics(
         &mut self,
+        critics: Range<usize>,
         batch: &Batch,
         rule: &TargetRule,
         adam: &Adam,
@@ -246,7 +256,7 @@ impl Ensemble {
         let mut transitions = std::mem::take(&mut self.transitions);
         transitions.fill(self.network.kernels, &self.network.shape, batch)?;
         let bellman = Bellman::new(&self.network, rule, &transitions);
-        let losses = self.each_member(|member| {
+        let losses = self.members(critics, |member| {
             let [mut next, mut choosing, mut targets] = std::mem::take(&mut member.scratch.bellman);
             member.forward(Which::Target, &transitions.next_inputs, &mut next);
             if rule.is_double() {
@@ -308,22 +318,27 @@ impl Ensemble {
     /// Runs `work` once for every critic, several at a time if [allowed](Self::with_threads), and collects the
     /// results in the order of the critics.
     pub fn each_member<R: Send>(&mut self, work: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
+        self.members(0..self.critics.len(), work)
+    }
+
+    fn members<R: Send>(&mut self, range: Range<usize>, work: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
         let network = &self.network;
+        let (first, chosen) = (range.start, &mut self.critics[range]);
         // Critics share no mutable data, so it does not matter which thread takes which critic.
-        let group = self.critics.len().div_ceil(self.threads);
-        let n_groups = self.critics.len().div_ceil(group);
-        self.scratch.resize_with(n_groups, Scratch::default);
+        let group = chosen.len().div_ceil(self.threads);
+        let n_groups = chosen.len().div_ceil(group);
+        self.scratch.resize_with(n_groups.max(self.scratch.len()), Scratch::default);
         let run = |(g, (critics, scratch)): (usize, (&mut [Critic], &mut Scratch))| -> Vec<R> {
             let member = |(i, critic)| {
-                work(&mut Member { index: g * group + i, critic, network, scratch: &mut *scratch })
+                work(&mut Member { index: first + g * group + i, critic, network, scratch: &mut *scratch })
             };
             critics.iter_mut().enumerate().map(member).collect()
         };
         if n_groups == 1 {
-            return run((0, (&mut self.critics[..], &mut self.scratch[0])));
+            return run((0, (chosen, &mut self.scratch[0])));
         }
         let groups: Vec<Vec<R>> =
-            self.critics.par_chunks_mut(group).zip(&mut self.scratch).enumerate().map(run).collect();
+            chosen.par_chunks_mut(group).zip(&mut self.scratch).enumerate().map(run).collect();
         groups.into_iter().flatten().collect()
     }
 }

@@ -4,7 +4,7 @@
 //! score(a) = Σ_j c_j z̃_j                 c_j = w_j/β + tie_break/K             §3, Approximation III
 //! a⁺       = argmax_a score(a)           one action for all quantiles          Eq. (3)
 //! a_i⁺     = argmax_a z̃_i(x', a)         … or one for each: target tracking
-//! y_i      = r + γ (1−d) z̃_i(x', a⁺) + d ℓ η_i                                 the paper has ℓ = 0, γ = 1
+//! y_i      = r + (1−d) z̃_i(x', a⁺) + d ℓ η_i                                   the paper has ℓ = 0
 //! 𝒥        = mean over the batch and the K×K pairs of ρ_{η_j}^κ(y_i − z_j)     Eq. (4), summed over heads
 //! ```
 //!
@@ -38,8 +38,6 @@ pub struct Head {
     pub choice: Choice,
     /// ℓ, the width of its ramp.
     pub ramp: f32,
-    /// γ, by which it counts what follows the rewards of a transition.
-    pub discount: f32,
 }
 
 /// How the next action is chosen.
@@ -95,12 +93,12 @@ impl TargetRule {
     /// Actions are compared by Σ_j c_j z̃_j for any coefficients.
     pub fn new(score: Vec<f32>, kappa: f64) -> Result<Self, RuleError> {
         let k = score.len();
-        Self::heads_of(vec![Head { choice: Choice::One(score), ramp: 0.0, discount: 1.0 }], k, kappa)
+        Self::heads_of(vec![Head { choice: Choice::One(score), ramp: 0.0 }], k, kappa)
     }
 
     /// The best action is chosen at each level by itself: target tracking.
     pub fn per_level(n_quantiles: usize, kappa: f64) -> Result<Self, RuleError> {
-        Self::heads_of(vec![Head { choice: Choice::PerLevel, ramp: 0.0, discount: 1.0 }], n_quantiles, kappa)
+        Self::heads_of(vec![Head { choice: Choice::PerLevel, ramp: 0.0 }], n_quantiles, kappa)
     }
 
     /// Several heads, each with its own rule. A score has one coefficient for each quantile.
@@ -207,7 +205,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "coefficients of a score, want K")]
     fn a_score_for_other_quantiles_is_refused() {
-        let head = Head { choice: Choice::One(vec![0.5; 2]), ramp: 0.0, discount: 1.0 };
+        let head = Head { choice: Choice::One(vec![0.5; 2]), ramp: 0.0 };
         let _ = TargetRule::heads_of(vec![head], 3, 1.0);
     }
 }

@@ -109,9 +109,9 @@ impl Workload {
         let Shape { n_actions, n_quantiles, n_heads, .. } = shape;
         let rule = if shape.layer_norm {
             // The envelope, the mean, and ramps.
-            let per_level = |ramp| Head { choice: Choice::PerLevel, ramp, discount: 1.0 };
+            let per_level = |ramp| Head { choice: Choice::PerLevel, ramp };
             let choice = Choice::One(vec![1.0 / n_quantiles as f32; n_quantiles]);
-            let mean = Head { choice, ramp: 0.0, discount: 1.0 };
+            let mean = Head { choice, ramp: 0.0 };
             let heads = match n_heads {
                 1 => vec![mean],
                 _ => [per_level(0.0), mean, per_level(0.3), per_level(1.0)][..n_heads].to_vec(),

@@ -34,7 +34,7 @@ fn fresh() -> Ensemble {
 /// A buffered head, and one per level with a ramp.
 fn rule() -> TargetRule {
     let buffered = TargetRule::buffered(&Buffer::new(0.5, 0.2).unwrap(), 11, 0.1, 0.2).unwrap();
-    let ramp = Head { choice: Choice::PerLevel, ramp: 0.5, discount: 1.0 };
+    let ramp = Head { choice: Choice::PerLevel, ramp: 0.5 };
     TargetRule::heads_of(vec![buffered.heads()[0].clone(), ramp], 11, 0.2).unwrap()
 }
 

@@ -78,11 +78,11 @@ fn cases() -> Vec<(Shape, usize)> {
 const FREE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
 fn buffered(tau: f64, beta: f64, tie_break: f64) -> Head {
-    Head { way: Way::Buffered(Buffer::new(tau, beta).unwrap(), tie_break), ramp: 0.0, discount: 1.0 }
+    Head { way: Way::Buffered(Buffer::new(tau, beta).unwrap(), tie_break), ramp: 0.0 }
 }
 
-const PER_LEVEL: Head = Head { way: Way::PerLevel, ramp: 0.0, discount: 1.0 };
-const MEAN: Head = Head { way: Way::Mean, ramp: 0.0, discount: 1.0 };
+const PER_LEVEL: Head = Head { way: Way::PerLevel, ramp: 0.0 };
+const MEAN: Head = Head { way: Way::Mean, ramp: 0.0 };
 
 /// One head.
 fn plain_rules() -> Vec<Rule> {
@@ -97,7 +97,7 @@ fn plain_rules() -> Vec<Rule> {
     ]
 }
 
-/// Several heads with rules of their own, ramps, and a head that discounts.
+/// Several heads with rules of their own, and ramps.
 fn mixed_rules() -> Vec<Rule> {
     let ramp = |head, ramp| Head { ramp, ..head };
     let rule = |heads, kappa| Rule { heads, kappa, double: false, smooth: false, bounds: FREE };
@@ -110,7 +110,7 @@ fn mixed_rules() -> Vec<Rule> {
             ..rule(vec![PER_LEVEL, MEAN, ramp(PER_LEVEL, 0.7)], 0.1)
         },
         Rule { double: true, ..rule(vec![ramp(buffered(0.5, 0.5, 0.1), 0.3), PER_LEVEL], 0.2) },
-        Rule { double: true, smooth: true, ..rule(vec![PER_LEVEL, Head { discount: 0.8, ..MEAN }], 0.1) },
+        Rule { double: true, smooth: true, ..rule(vec![PER_LEVEL, MEAN], 0.1) },
         rule(vec![MEAN, buffered(0.9, 0.3, 0.0), ramp(PER_LEVEL, 1.5), PER_LEVEL], 0.2),
     ]
 }
@@ -303,6 +303,35 @@ fn a_general_update_with_the_same_gradient_is_the_same_update() {
         assert_close(&moved, &want, 1e-6, "output biases");
         assert_eq!(after.target, after.online, "zeta = 1 copies");
     }
+}
+
+#[test]
+fn critics_may_learn_from_a_batch_and_by_a_rule_of_their_own() {
+    let (shape, batch) = cases().swap_remove(4);
+    let sample = |seed| Sample::random(&shape, batch, &mut stream(seed, Purpose::Test));
+    let rules = [&plain_rules()[4], &plain_rules()[1]].map(|rule| rule.compiled(shape.n_quantiles));
+    let adam = Adam::new(0.01);
+    let both = |seed: u64, rule: usize| {
+        let mut critics = ensemble(&shape, 9, Kernels::detect());
+        critics.train_step(&sample(seed).batch(), &rules[rule], &adam, 0.1).unwrap();
+        critics.scale_outputs(0.5);
+        oracle::critics(&critics)
+    };
+    let mut apart = ensemble(&shape, 9, Kernels::detect());
+    let untouched = oracle::critics(&apart);
+    for (critic, seed) in [(0, 1), (1, 2)] {
+        let learned = apart
+            .train_critics(critic..critic + 1, &sample(seed).batch(), &rules[critic], &adam, 0.1, critic == 1)
+            .unwrap();
+        assert_eq!((learned.len(), learned[0] > 0.0), (1, critic == 1), "the loss, where it is wanted");
+        if critic == 0 {
+            assert_eq!(oracle::critics(&apart)[1].online, untouched[1].online, "the other one stays");
+        }
+        apart.scale_outputs_of(critic..critic + 1, 0.5);
+    }
+    let apart = oracle::critics(&apart);
+    assert_eq!(apart[0].online, both(1, 0)[0].online);
+    assert_eq!(apart[1].online, both(2, 1)[1].online);
 }
 
 #[test]

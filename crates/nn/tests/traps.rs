@@ -156,11 +156,11 @@ fn heads(heads: Vec<Head>) -> TargetRule {
 }
 
 fn per_level(ramp: f32) -> Head {
-    Head { choice: Choice::PerLevel, ramp, discount: 1.0 }
+    Head { choice: Choice::PerLevel, ramp }
 }
 
 fn by(score: [f32; 2]) -> Head {
-    Head { choice: Choice::One(score.to_vec()), ramp: 0.0, discount: 1.0 }
+    Head { choice: Choice::One(score.to_vec()), ramp: 0.0 }
 }
 
 /// The gradient of one head with two actions, of which 0 was taken, for the sum of its y.

@@ -69,13 +69,13 @@ impl QrDqn {
         count("n_critics", critics.n_critics, 1..=16)?;
         probability("epsilon", epsilon)?;
         share("critic_discount", discount)?;
-        let design = Design {
-            shared_trunk: true,
+        let mut design = Design {
+            shared: true,
             smooth: true,
             early_updates: early_updates(spec),
-            discount,
             ..Design::by_score(&Score::mean(critics.n_quantiles))
         };
+        design.trunks[0].discount = discount;
         Ok(Self {
             critics: QuantileCritics::new(critics, design, spec, n_lanes, seed)?,
             epsilon,

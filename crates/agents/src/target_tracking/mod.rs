@@ -14,7 +14,7 @@
 //! root      P̂(g) = P(Z ≥ g) at the start, pooled over starts;  g = the return seen with the best expected quantile
 //! act       argmax_a w P(c + Z(x,a) ≥ g) + (1−w) E[Z(x,a)]/σ        g and w are held for the whole episode
 //! P         P(Z ≥ y) = mean_i clip((z_i − y)/(2κσ) + ½, 0, 1)
-//! E         the mean of a second head on the same trunk, which is QR-DQN's; discounted in long tasks that are no tables
+//! E         the mean of a second head, which is QR-DQN's; in long tasks that are no tables it has a trunk and a discount of its own
 //! w         the smallest weight whose cost in P, measured, fits into the slack P̂(g) − (1 − τ)
 //! ramp      heads for the buffered quantile: max_π E clip((Z − y)/ℓ + 1, 0, 1), the same rule with y_i = r + ℓ η_i where d = 1
 //! ```
@@ -38,7 +38,9 @@ use serde::{Deserialize, Serialize};
 use self::root::{Curve, Goal, Measured, Trial};
 use crate::experience::encode::Moments;
 use crate::experience::saved;
-use crate::quantile_critics::{CriticConfig, CriticState, Design, QuantileCritics, early_updates, inputs};
+use crate::quantile_critics::{
+    CriticConfig, CriticState, Design, QuantileCritics, Trunk, early_updates, inputs,
+};
 use crate::settings::{count, probability, require};
 use crate::{
     Agent, AgentError, Input, LearnError, Memo, Objective, Part, Prediction, RestoreError, Served, Target,
@@ -68,22 +70,20 @@ impl Config {
 
     /// The heads: the envelope, the mean, the ramps.
     fn design(&self, spec: &EnvSpec) -> Design {
-        let discount = if is_long(spec) { MEAN_DISCOUNT } else { 1.0 };
-        let Design { heads: mean, .. } = Design::by_score(&Score::mean(self.critics.n_quantiles));
-        let mean = mean.into_iter().map(|head| Head { discount, ..head });
-        let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32, discount: 1.0 };
-        let mut heads = vec![per_level(0.0)];
-        heads.extend(mean);
-        heads.extend(self.ramps.iter().map(|&ramp| per_level(ramp)));
+        let mean = Design::by_score(&Score::mean(self.critics.n_quantiles));
+        let Trunk { heads: mean, .. } = mean.trunks.into_iter().next().expect("a score has a trunk");
+        let per_level = |ramp: f64| Head { choice: Choice::PerLevel, ramp: ramp as f32 };
+        let ramps = self.ramps.iter().map(|&ramp| per_level(ramp));
+        let heads: Vec<Head> = [per_level(0.0)].into_iter().chain(mean).chain(ramps).collect();
+        let trunks = if is_long(spec) {
+            let discount = |head| if head == MEAN { MEAN_DISCOUNT } else { 1.0 };
+            let alone = |(place, head)| Trunk { heads: vec![head], discount: discount(place) };
+            heads.into_iter().enumerate().map(alone).collect()
+        } else {
+            vec![Trunk { heads, discount: 1.0 }]
+        };
         let early_updates = early_updates(spec);
-        Design {
-            heads,
-            shared_trunk: true,
-            smooth: true,
-            with_collected: false,
-            early_updates,
-            discount: 1.0,
-        }
+        Design { trunks, shared: true, smooth: true, with_collected: false, early_updates }
     }
 }
 
@@ -91,10 +91,10 @@ impl Config {
 const ENVELOPE: usize = 0;
 const MEAN: usize = 1;
 const FIRST_RAMP: usize = 2;
-/// Tasks of more steps than this are long, but for tables. There the head of the mean counts a step ahead by less than 1, because sums over
-/// hundreds of steps are learned slowly. The envelope needs the return itself.
+/// Tasks of more steps than this are long, but for tables. There the mean is a QR-DQN, with hidden layers, minibatches and a unit of its own: it
+/// counts a step ahead by less than 1, because sums over hundreds of steps are learned slowly. The envelope needs the return itself, which is noisier.
 const LONG: usize = 100;
-const MEAN_DISCOUNT: f32 = 0.995;
+const MEAN_DISCOUNT: f64 = 0.995;
 /// Start observations that the root is pooled over.
 const STARTS: usize = 64;
 /// The share of the episodes that maximise the mean.
@@ -167,13 +167,6 @@ impl TargetTracking {
         })
     }
 
-    /// z(x, a) of one critic's head, from all outputs.
-    fn quantiles<'o>(&self, outputs: &'o [f32], critic: usize, head: usize, action: usize) -> &'o [f32] {
-        let (k, n_heads) = (self.critics.n_quantiles(), FIRST_RAMP + self.config.ramps.len());
-        let place = (critic * n_heads + head) * self.critics.n_actions() + action;
-        &outputs[place * k..(place + 1) * k]
-    }
-
     /// P(Z ≥ y) and the mean of Z/σ of an action, averaged over the critics.
     fn chance_and_mean(&self, outputs: &[f32], head: usize, action: usize, y: f64) -> (f64, f64) {
         let y = (y / self.critics.unit().sigma()) as f32;
@@ -182,9 +175,9 @@ impl TargetTracking {
         let (mut chance, mut mean) = (0.0, 0.0);
         for critic in 0..n_critics {
             let reached = |&z: &f32| ((z - y) * inverse + 0.5).clamp(0.0, 1.0);
-            let z = self.quantiles(outputs, critic, head, action);
+            let z = self.critics.quantiles(outputs, critic, head, action);
             chance += z.iter().map(reached).sum::<f32>() / z.len() as f32;
-            let z = self.quantiles(outputs, critic, MEAN, action);
+            let z = self.critics.quantiles(outputs, critic, MEAN, action);
             mean += z.iter().sum::<f32>() / z.len() as f32;
         }
         (f64::from(chance) / n_critics as f64, f64::from(mean) / n_critics as f64)
@@ -231,7 +224,7 @@ impl TargetTracking {
         let law = |action| {
             let mut mean = vec![0.0; self.critics.n_quantiles()];
             for critic in 0..n_critics {
-                let sorted = QuantileCritics::sorted(self.quantiles(outputs, critic, head, action));
+                let sorted = QuantileCritics::sorted(self.critics.quantiles(outputs, critic, head, action));
                 mean.iter_mut().zip(sorted).for_each(|(mean, z)| *mean += z / n_critics as f64);
             }
             mean

@@ -56,8 +56,7 @@ impl WithSimd for Targets<'_> {
                 }
                 let ramp = simd.splat_f32s(self.head.ramp * self.eta[j]);
                 let over = simd.sub_f32s(simd.splat_f32s(1.0), continuation[column]);
-                let share = simd.mul_f32s(continuation[column], simd.splat_f32s(self.head.discount));
-                let y = simd.mul_add_e_f32s(share, z, rewards[column]);
+                let y = simd.mul_add_e_f32s(continuation[column], z, rewards[column]);
                 let y = simd.mul_add_e_f32s(over, ramp, y);
                 targets[row] = simd.max_f32s(simd.min_f32s(y, high), low);
             }

@@ -115,12 +115,11 @@ pub enum Way {
     PerLevel,
 }
 
-/// The rule of a head: its way to choose, the width ℓ of its ramp, and its discount γ.
+/// The rule of a head: its way to choose, and the width ℓ of its ramp.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub way: Way,
     pub ramp: f64,
-    pub discount: f64,
 }
 
 /// The rule of a step.
@@ -167,11 +166,7 @@ impl Rule {
                 Way::Mean => TargetRule::mean(k, kappa),
                 Way::PerLevel => TargetRule::per_level(k, kappa),
             };
-            bqrl_nn::Head {
-                choice: alone.unwrap().heads()[0].choice.clone(),
-                ramp: head.ramp as f32,
-                discount: head.discount as f32,
-            }
+            bqrl_nn::Head { choice: alone.unwrap().heads()[0].choice.clone(), ramp: head.ramp as f32 }
         };
         let rule = TargetRule::heads_of(self.heads.iter().map(head).collect(), k, kappa).unwrap();
         let rule = rule.within(self.bounds.0 as f32, self.bounds.1 as f32);
@@ -286,7 +281,7 @@ fn targets(
         } else {
             (slow[twin][head].clone(), slow[twin][head].clone())
         };
-        let Head { way, ramp, discount } = &rule.heads[head];
+        let Head { way, ramp } = &rule.heads[head];
         let best = |j: usize| {
             let score = |z: &Vec<f64>| match way {
                 Way::Buffered(buffer, tie_break) => {
@@ -297,8 +292,7 @@ fn targets(
             };
             score::argmax(&choosing.iter().map(score).collect::<Vec<f64>>())
         };
-        let after =
-            |j: usize| discount * continuation * valued[best(j)][j] + (1.0 - continuation) * ramp * eta[j];
+        let after = |j: usize| continuation * valued[best(j)][j] + (1.0 - continuation) * ramp * eta[j];
         (0..k).map(|j| (reward + after(j)).clamp(rule.bounds.0, rule.bounds.1 + ramp)).collect()
     };
     let pairs = (0..shape.n_twins).flat_map(|twin| (0..shape.n_heads).map(move |head| (twin, head)));
