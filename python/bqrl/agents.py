@@ -55,7 +55,8 @@ class DeepBQRL(Model):
             100000.
         updates_per_step: in [0, 1000], minibatches per step of the environment; 0.25 is one in four steps. Default
             1.0, for planes 0.25.
-        optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 0.0.
+        optimism: the first value of every action, in units of the returns. Default 3.0, for vectors 1.0, for planes
+            0.0.
         optimistic_tries: tries of an action in a `Discrete` state, or one like it, before it loses this value; 0
             for none. Default 0.
         reward_scale: ≥ 0, the return that counts as 1 for the networks; 0 finds it while learning. Default 0.0.
@@ -162,8 +163,8 @@ class QRDQN(Model):
         hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128], for planes
             [128], for frames [256].
         kappa: > 0, κ of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
-        zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.0748, for
-            vectors 0.005.
+        zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005, for vectors
+            0.002, for planes 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
@@ -180,7 +181,7 @@ class QRDQN(Model):
         epsilon: in [0, 1], the share of random actions; if it is positive, it falls to this from 1 over the first
             5000 steps. Default 0.0, for vectors 0.1.
         critic_discount: in (0, 1], what a step ahead counts for the critic alone. Returns are measured with
-            `gamma`. Default 1.0, for vectors 0.99.
+            `gamma`. Default 1.0, for vectors 0.995, for planes 0.99.
     """
 
     algo = "qr-dqn"
@@ -275,7 +276,8 @@ class TargetTracking(Model):
         hidden: widths of the hidden layers, at most 16 of them. Default [64], for vectors [128, 128], for planes
             [128], for frames [256].
         kappa: > 0, κ of the quantile loss, in units of the returns. Default 0.01, for vectors 0.02.
-        zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005.
+        zeta: in (0, 1], ζ, the rate of the soft update; larger during the first updates. Default 0.005, for vectors
+            0.002, for planes 0.005.
         learning_rate: > 0, the step size of Adam. Default 0.003, for vectors 0.001.
         batch_size: from 1 to 65536, transitions in a minibatch. Default 32, for vectors 64, for planes 32.
         replay_capacity: the transitions that are remembered; at least `batch_size`. Default 1000000, for frames
@@ -316,7 +318,7 @@ class TargetTracking(Model):
         convolutions: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[int] | None = None,
         kappa: float | None = None,
-        zeta: float = 0.005,
+        zeta: float | None = None,
         learning_rate: float | None = None,
         batch_size: int | None = None,
         replay_capacity: int | None = None,
