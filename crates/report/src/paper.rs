@@ -232,11 +232,17 @@ pub fn markdown(rows: &[Row]) -> String {
     for row in rows.iter().filter(|row| row.ahead == Ahead::Paper) {
         let Claim { problem, measure, tau, value: (low, high), .. } = row.claim;
         let nearest = row.ours.mean.clamp(low, high);
-        let why = if row.clear || row.ours.n == 1 {
-            ""
+        let mut why = if row.clear || row.ours.n == 1 {
+            String::new()
         } else {
-            ". Its value lies within our interval: these seeds do not tell the two apart"
+            ". Its value lies within our interval: these seeds do not tell the two apart".to_owned()
         };
+        if let Some(mean) = row.papers_seeds {
+            let _ = write!(why, "; on the paper's seeds ours is {}", four_digits(mean));
+        }
+        if row.claim.algo == "ucb-bqrl" {
+            why += ". Ours is a reconstruction of UCB-BQRL, which is not published in full";
+        }
         let _ = write!(
             text,
             "\nThe paper is ahead in {problem}, {}, τ = {}, {}: by {} on average over {} seeds{why}.\n",
@@ -362,7 +368,11 @@ mod tests {
             "{within}"
         );
         let clear = page(estimate(38.14, 35.0, 40.0));
-        assert!(clear.ends_with("UCB-BQRL: by 10 on average over 3 seeds.\n"), "{clear}");
+        let reason = ". Ours is a reconstruction of UCB-BQRL, which is not published in full.\n";
+        assert!(clear.ends_with(&format!("UCB-BQRL: by 10 on average over 3 seeds{reason}")), "{clear}");
+        let row = Row::new(gap, "UCB-BQRL".to_owned(), estimate(38.14, 35.0, 40.0));
+        let with = markdown(&[Row { papers_seeds: Some(30.5), ..row }]);
+        assert!(with.contains("over 3 seeds; on the paper's seeds ours is 30.5."), "{with}");
     }
 
     #[test]
