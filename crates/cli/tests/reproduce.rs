@@ -76,7 +76,7 @@ fn the_studies_compare_with_the_preset_and_compute_nothing_twice() {
         serde_json::from_str(&desk.read("s/asset-selling-0.1/preset/summary.json")).unwrap();
     let gaps = summary["taus"][0]["quantile_policy_gap"].as_array().unwrap();
     let mean = f64::midpoint(gaps[0].as_f64().unwrap(), gaps[1].as_f64().unwrap());
-    for (sweep, value) in [("n_quantiles", "8"), ("kappa", "0.2"), ("lambda_0", "5")] {
+    for (sweep, value) in [("n_quantiles", "4"), ("kappa", "0.2"), ("lambda_0", "5")] {
         let preset = cell(sweep, 0.1, value);
         assert_eq!(preset["reference"], true, "{sweep}");
         assert_eq!(preset["difference"], serde_json::Value::Null, "{sweep}");
