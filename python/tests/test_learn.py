@@ -148,12 +148,13 @@ def test_the_registered_limit_is_the_horizon():
 
 
 def test_deep_bqrl_learns_to_sell():
-    for seed in (1, 2, 3):
+    for seed in (1, 2, 4):
         model = bqrl.DeepBQRL("bqrl/AssetSelling-v0", risk_level=0.1, seed=seed)
         untrained = model.evaluate()
         model.learn(total_episodes=300)
         trained = model.evaluate()
-        # Q*_.1 = 19/24. Measured after 300 episodes: at least 17/24; untrained: 5/24 (sells at once) to 11/24.
+        # Q*_.1 = 19/24. Measured after 300 episodes, seeds 1 to 6: 16/24 or 17/24; untrained: 0 to 5/24 (sells at once). Only the
+        # random policy of seed 3 has 16/24 by luck, so that it cannot show learning.
         assert untrained.exact and trained.exact
         assert trained.quantile >= 14 / 24 > untrained.quantile
         assert abs(trained.probabilities.sum() - 1) < 1e-12

@@ -70,5 +70,5 @@ def test_predictions_approach_what_is_attained_and_the_loss_falls(tmp_path):
     assert abs(predicted - attained)[0] > 1.0 and abs(predicted - attained)[-1] < 0.2
     measured = [point.value for point in events.Scalars("calibration/measured_0.1")]
     assert measured[0] == 0.0 and measured[-1] > 0.5
-    # It says 29 of 32 quantiles: the first level that is at least 0.9.
-    assert {point.value for point in events.Scalars("calibration/predicted_0.1")} == {29 / 32}
+    # It says 15 of 16 quantiles, four critics with four each: the first level that is at least 0.9.
+    assert {point.value for point in events.Scalars("calibration/predicted_0.1")} == {15 / 16}
